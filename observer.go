@@ -1,0 +1,89 @@
+package headgate
+
+import (
+	"fmt"
+	"time"
+)
+
+// Observer sees what happens to single events. Every field may be nil. The
+// functions are called synchronously on the path of the event: they must not
+// block. Each Info prints itself in one deterministic line, so that scenario
+// files can assert on the stream.
+type Observer struct {
+	// Admitted: an event was durably stored.
+	Admitted func(AdmittedInfo)
+	// Refused: the perimeter refused an event.
+	Refused func(RefusedInfo)
+	// Dispatched: a delivery was handed to a consumer.
+	Dispatched func(DeliveryInfo)
+	// Settled: a delivery reached an outcome: ack, retry, parked, ….
+	Settled func(DeliveryInfo)
+	// Ignored: a client sent header attributes that only the perimeter sets,
+	// or a causal token that was refused; counted as attempts to forge.
+	Ignored func(IgnoredInfo)
+}
+
+// AdmittedInfo describes an admitted event. It holds no payload.
+type AdmittedInfo struct {
+	Stream    string
+	Position  Position
+	Event     *Event
+	Duplicate bool
+	Door      string // http, router, relay, …
+}
+
+// String returns one line: "admitted TYPE ID at POSITION".
+func (i AdmittedInfo) String() string {
+	verb := "admitted"
+	if i.Duplicate {
+		verb = "duplicate"
+	}
+	return fmt.Sprintf("%s %s %s at %s/%s ttl=%d hop=%d", verb, i.Event.Type, i.Event.ID, i.Stream, i.Position, i.Event.Header.TTL, i.Event.Header.Hop)
+}
+
+// RefusedInfo describes a refusal. It holds no payload.
+type RefusedInfo struct {
+	Principal, Type, ID string
+	Stage               string // principal, envelope, right, cause, fence, contract, stamp
+	Code                Code
+	Door                string
+}
+
+// String returns one line: "refused TYPE ID: CODE at STAGE".
+func (i RefusedInfo) String() string {
+	return fmt.Sprintf("refused %s %s: %s at %s", i.Type, i.ID, i.Code, i.Stage)
+}
+
+// DeliveryInfo describes one delivery at one moment. It holds no payload.
+type DeliveryInfo struct {
+	Subscription string
+	Position     Position
+	Type, ID     string
+	Attempt      int
+	Outcome      string // dispatched, ack, retry, reject, parked, discarded, expired, unmatched, claim_expired
+	Delay        time.Duration
+	Reason       string
+}
+
+// String returns one line: "OUTCOME SUBSCRIPTION TYPE ID attempt=N".
+func (i DeliveryInfo) String() string {
+	s := fmt.Sprintf("%s %s %s %s attempt=%d", i.Outcome, i.Subscription, i.Type, i.ID, i.Attempt)
+	if i.Delay > 0 {
+		s += " delay=" + i.Delay.String()
+	}
+	if i.Reason != "" {
+		s += " reason=" + i.Reason
+	}
+	return s
+}
+
+// IgnoredInfo describes something a client sent that the perimeter ignored or
+// refused because only the perimeter may set it.
+type IgnoredInfo struct {
+	Principal string
+	What      string // attribute name, or token_invalid, token_foreign, …
+	Door      string
+}
+
+// String returns one line: "ignored WHAT from PRINCIPAL".
+func (i IgnoredInfo) String() string { return fmt.Sprintf("ignored %s from %s", i.What, i.Principal) }

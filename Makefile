@@ -1,0 +1,55 @@
+# Headgate. `make run` starts a node with everything embedded; `make test`
+# proves the tree. Everything they need is installed by them.
+GO      ?= go
+TOOLS   := $(GO) tool -modfile=tools/go.mod
+PKGS    := ./...
+FUZZTIME ?= 5s
+
+.DEFAULT_GOAL := help
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: build ## start a node on this machine, everything embedded
+	bin/headgate dev
+
+build: ## build bin/headgate
+	$(GO) build -trimpath -o bin/headgate ./cmd/headgate
+
+test: lint build unit services-test fuzz bench-short ## everything CI runs
+
+lint: ## formatting, vet, staticcheck, architecture
+	@out=$$($(TOOLS) gofumpt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	  if [ -n "$$out" ]; then echo "run make fmt:"; echo "$$out"; exit 1; fi
+	$(GO) vet $(PKGS)
+	$(TOOLS) staticcheck $(PKGS)
+	$(GO) test ./internal/archtest
+
+unit: ## all tests under the race detector
+	$(GO) test -race -timeout 20m $(PKGS)
+
+services-test: ## driver suites against real outside servers
+	scripts/services run $(GO) test -count=1 -timeout 10m -run 'Outside' ./broker/...
+
+fuzz: ## every fuzz target for a moment, from the checked-in corpus
+	scripts/fuzz $(FUZZTIME)
+
+bench: ## figures as ratios to a baseline of the same run
+	$(GO) run ./internal/bench
+
+bench-short: ## the same, briefly, to keep the benchmarks alive
+	$(GO) run ./internal/bench -short
+
+campaign: ## the long forms of the hunts for loss (hours); record in docs/campaigns.md
+	HEADGATE_CAMPAIGN=1 $(GO) test -count=1 -timeout 6h $(PKGS)
+
+docs: ## regenerate reference pages
+	$(GO) run ./internal/gendocs
+
+fmt: ## format
+	$(TOOLS) gofumpt -w $$(git ls-files -co --exclude-standard '*.go')
+
+clean: ## remove what the build made
+	rm -rf bin .services
+
+.PHONY: help run build test lint unit services-test fuzz bench bench-short campaign docs fmt clean

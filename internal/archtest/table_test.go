@@ -1,0 +1,67 @@
+package archtest
+
+// rule says what one package is for and what it may import.
+type rule struct {
+	pkg     string   // path below the module; "." is the root
+	role    string   // why it exists, in one line
+	imports []string // packages of this module, beyond the root package
+	vendors []string // modules or packages of others; "std" is always allowed
+}
+
+// table is the architecture. Dependencies point one way: cmd → node and
+// drivers → components → ports → headgate → standard library. A driver
+// imports its port and its vendor, never a component or another driver; node
+// never imports a driver.
+var table = []rule{
+	{pkg: ".", role: "vocabulary", imports: []string{"internal/jsontext"}},
+
+	{pkg: "internal/jsontext", role: "strict JSON tokenizer"},
+	{pkg: "internal/eventcodec", role: "binary form of an event"},
+	{pkg: "internal/condition", role: "CEL over one event", imports: []string{"internal/jsontext"}, vendors: []string{"cel.dev/cel-go", "google.golang.org/protobuf"}},
+	{pkg: "internal/outside", role: "finds outside test data"},
+	{pkg: "internal/powerloss", role: "write-ordering harness", vendors: []string{"golang.org/x/sys"}},
+	{pkg: "internal/archtest", role: "the architecture as a test"},
+	{pkg: "internal/gendocs", role: "generates reference pages", imports: []string{"*"}},
+	{pkg: "internal/buildinfo", role: "version of this build"},
+
+	{pkg: "broker", role: "port: streams of events"},
+	{pkg: "broker/brokertest", role: "conformance suite of broker drivers", imports: []string{"broker", "internal/eventcodec"}},
+	{pkg: "broker/membroker", role: "driver: memory, the reference, with fault hooks", imports: []string{"broker"}},
+	{pkg: "broker/natsbroker", role: "driver: NATS JetStream, embedded or outside", imports: []string{"broker", "internal/eventcodec"}, vendors: []string{"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "golang.org/x/sys"}},
+
+	{pkg: "store", role: "port: control state"},
+	{pkg: "store/storetest", role: "conformance suite of store drivers", imports: []string{"store"}, vendors: []string{"pgregory.net/rapid"}},
+	{pkg: "store/sqlitestore", role: "driver: SQLite", imports: []string{"store"}, vendors: []string{"github.com/ncruces/go-sqlite3", "golang.org/x/sys"}},
+
+	{pkg: "topology", role: "declared streams and types", imports: []string{"broker", "internal/condition"}},
+	{pkg: "contract", role: "compiled contracts", imports: []string{"internal/jsontext"}, vendors: []string{"github.com/santhosh-tekuri/jsonschema/v6"}},
+	{pkg: "registry", role: "subjects and versions of contracts", imports: []string{"contract", "store", "internal/jsontext"}},
+	{pkg: "principal", role: "who may do what; tokens", imports: []string{"store"}},
+	{pkg: "causal", role: "tokens, TTL, gas, loops, rates", imports: []string{"store"}, vendors: []string{"golang.org/x/time"}},
+	{pkg: "quarantine", role: "refused and parked events", imports: []string{"store", "internal/buildinfo", "internal/jsontext"}, vendors: []string{"github.com/google/uuid"}},
+	{pkg: "perimeter", role: "the admission pipeline", imports: []string{"broker", "causal", "contract", "quarantine", "store", "topology", "internal/condition", "internal/jsontext"}, vendors: []string{"github.com/google/uuid"}},
+	{pkg: "router", role: "deliveries", imports: []string{"broker", "causal", "perimeter", "quarantine", "store", "topology", "internal/condition", "internal/eventcodec"}},
+	{pkg: "index", role: "one event, its tree, its explanation", imports: []string{"broker", "causal", "quarantine", "router", "store", "topology"}},
+
+	{pkg: "api", role: "JSON shapes of the HTTP API"},
+	{pkg: "client", role: "Go client of the HTTP API", imports: []string{"api"}},
+	{pkg: "telemetry", role: "observers: metrics", vendors: []string{"github.com/prometheus/client_golang"}},
+	{pkg: "gateway", role: "HTTP: publish, pull, settle, tail", imports: []string{"api", "broker", "perimeter", "principal", "registry", "router", "store", "topology", "contract", "internal/jsontext"}},
+	{pkg: "admin", role: "HTTP: operator API", imports: []string{"api", "broker", "causal", "contract", "gateway", "index", "principal", "quarantine", "registry", "router", "store", "topology", "internal/buildinfo", "internal/jsontext"}, vendors: []string{"github.com/danielgtaylor/huma/v2"}},
+	{pkg: "node", role: "assembly: Config → Node", imports: []string{"admin", "api", "broker", "causal", "contract", "gateway", "index", "perimeter", "principal", "quarantine", "registry", "router", "store", "telemetry", "topology", "internal/buildinfo"}, vendors: []string{"go.yaml.in/yaml/v3"}},
+	{pkg: "cmd/headgate", role: "the command", imports: []string{"*"}, vendors: []string{"github.com/spf13/cobra", "golang.org/x/term", "go.yaml.in/yaml/v3"}},
+}
+
+// interfaces lists the exported interfaces outside the ports, each with the
+// reason why it is one.
+var interfaces = map[string]string{
+	"causal.Claims":       "the router knows claims; causal must not import it",
+	"perimeter.Contracts": "declared by its consumer",
+	"perimeter.Drafter":   "declared by its consumer; nil turns drafts off",
+	"router.Principals":   "declared by its consumer",
+	"brokertest.Harness":  "a driver's way into the suite",
+	"storetest.Harness":   "a driver's way into the suite",
+}
+
+// mayImportTesting lists the packages for tests only.
+var mayImportTesting = []string{"broker/brokertest", "store/storetest", "internal/outside", "internal/powerloss"}

@@ -1,6 +1,46 @@
 package broker
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/headgate/headgate"
+)
 
 // ErrClosed is wrapped by errors of a closed driver or subscription.
 var ErrClosed = errors.New("broker: closed")
+
+// Closed is the error of a driver that was closed: draining, wrapping
+// [ErrClosed].
+func Closed() error { return headgate.NewError(headgate.CodeDraining, "%v", ErrClosed) }
+
+// NoStream is the error for a stream that [Broker].Ensure was never told of.
+func NoStream(name string) error {
+	return headgate.NewError(headgate.CodeStreamUnknown, "stream %q is not declared", clip(name))
+}
+
+// NoPartition is the error for a partition that the stream does not have.
+func NoPartition(stream string, partition uint32) error {
+	return headgate.NewError(headgate.CodeInvalidArgument, "stream %s has no partition %d", stream, partition)
+}
+
+// TooLarge is the result of an event whose encoded form exceeds
+// Caps.MaxEventBytes.
+func TooLarge(size, limit int) Result {
+	return Result{
+		Outcome: OutcomeRejected,
+		Err:     headgate.NewError(headgate.CodeTooLarge, "the event takes %d bytes when stored, at most %d are allowed", size, limit),
+	}
+}
+
+// Throttled is the result of an event that was not stored and may be later.
+func Throttled(code headgate.Code, format string, args ...any) Result {
+	return Result{Outcome: OutcomeThrottled, Err: headgate.NewError(code, format, args...)}
+}
+
+// Unknown is the result of an event that may have been stored.
+func Unknown(cause error) Result {
+	return Result{
+		Outcome: OutcomeUnknown,
+		Err:     headgate.NewError(headgate.CodeUnknownOutcome, "no answer came back: %v", cause),
+	}
+}

@@ -111,7 +111,9 @@ func (r *reader) event(e *headgate.Event) {
 	h.RecordedTime = r.time(has(hasRecordedTime))
 	h.Fence = r.text(has(hasFence))
 	if has(hasLineage) {
-		h.Lineage = r.bytes()
+		if h.Lineage = r.bytes(); len(h.Lineage) == 0 {
+			r.fail("empty lineage")
+		}
 	}
 }
 
@@ -199,7 +201,7 @@ func (r *reader) extensions() []headgate.Extension {
 	n := r.uvarint()
 	// Each takes three bytes at least: a count beyond that is a lie, and
 	// refusing it bounds the allocation.
-	if n > uint64(len(r.b))/3 {
+	if n == 0 || n > uint64(len(r.b))/3 {
 		r.fail("extension count out of range")
 		return nil
 	}
@@ -222,7 +224,7 @@ func (r *reader) extensions() []headgate.Extension {
 
 func (r *reader) causes() []string {
 	n := r.uvarint()
-	if n > uint64(len(r.b)) {
+	if n == 0 || n > uint64(len(r.b)) {
 		r.fail("cause count out of range")
 		return nil
 	}

@@ -87,14 +87,15 @@ type Exception struct {
 
 // Deliveries keeps what the router must not forget.
 type Deliveries interface {
-	// Progress returns all progress of a subscription.
+	// Progress returns all progress of a subscription, ordered by stream and
+	// partition; none for an unknown one.
 	Progress(ctx context.Context, subscription string) ([]Progress, error)
 	// SaveProgress adds or replaces progress rows by (subscription, stream,
 	// partition).
 	SaveProgress(ctx context.Context, rows []Progress) error
 	// Floors returns, for every partition of a stream, the lowest offset that
 	// some subscription still needs: its floor or its lowest exception.
-	// Partitions that no subscription reads are missing.
+	// Partitions without progress of any subscription are missing.
 	Floors(ctx context.Context, stream string) (map[uint32]uint64, error)
 	// PutExceptions adds or replaces exceptions by key.
 	PutExceptions(ctx context.Context, rows []Exception) error

@@ -47,7 +47,7 @@ type QuarantineRecord struct {
 	ContentType  string
 	Detail       []byte // JSON: report, attempts, headers, telemetry
 	Created      time.Time
-	Expires      time.Time
+	Expires      time.Time // zero: never
 }
 
 // QuarantineFilter selects records. Empty fields select all.
@@ -86,7 +86,8 @@ type Quarantine interface {
 	Get(ctx context.Context, qid string) (QuarantineRecord, error)
 	// List returns records, newest first, without Body and Detail.
 	List(ctx context.Context, f QuarantineFilter) ([]QuarantineRecord, error)
-	// Groups returns the groups of what the filter selects, largest first.
+	// Groups returns the groups of what the filter selects, largest first,
+	// those of the same size by their newest record. Limit counts groups.
 	Groups(ctx context.Context, f QuarantineFilter) ([]QuarantineGroup, error)
 	// Count returns how many records of a kind there are of a principal since
 	// a time; an empty principal or kind counts all.
@@ -94,8 +95,9 @@ type Quarantine interface {
 	// Expire deletes records whose Expires is before now, at most limit, and
 	// returns how many.
 	Expire(ctx context.Context, now time.Time, limit int) (int, error)
-	// AddOverflow adds to the counters of what was not kept.
+	// AddOverflow adds to the counters of what was not kept; Last becomes the
+	// latest.
 	AddOverflow(ctx context.Context, rows []QuarantineOverflow) error
-	// Overflow returns the counters.
+	// Overflow returns the counters, ordered by principal, reason and type.
 	Overflow(ctx context.Context) ([]QuarantineOverflow, error)
 }

@@ -12,7 +12,9 @@ import (
 type Settings interface {
 	// Get returns the value, or not_found.
 	Get(ctx context.Context, key string) ([]byte, error)
+	// Put adds or replaces a value.
 	Put(ctx context.Context, key string, value []byte) error
+	// Delete removes a value; a missing one is ignored.
 	Delete(ctx context.Context, key string) error
 	// List returns all values whose key starts with prefix.
 	List(ctx context.Context, prefix string) (map[string][]byte, error)
@@ -72,17 +74,20 @@ type Token struct {
 type Principals interface {
 	// Put adds or replaces a principal by name.
 	Put(ctx context.Context, p Principal) error
+	// Get returns a principal, or not_found.
 	Get(ctx context.Context, name string) (Principal, error)
 	// List returns all principals, ordered by name.
 	List(ctx context.Context) ([]Principal, error)
-	// Delete removes a principal and its tokens.
+	// Delete removes a principal and its tokens, or fails with not_found.
 	Delete(ctx context.Context, name string) error
-	// PutToken adds or replaces a token by id.
+	// PutToken adds or replaces a token by id. Its principal must exist, else
+	// not_found.
 	PutToken(ctx context.Context, t Token) error
-	// Token returns a token by id.
+	// Token returns a token by id, or not_found.
 	Token(ctx context.Context, id string) (Token, error)
 	// Tokens returns the tokens of a principal, oldest first.
 	Tokens(ctx context.Context, principal string) ([]Token, error)
+	// DeleteToken removes a token; a missing one is ignored.
 	DeleteToken(ctx context.Context, id string) error
 }
 
@@ -100,10 +105,13 @@ type Subscription struct {
 type Subscriptions interface {
 	// Put adds or replaces a subscription by name.
 	Put(ctx context.Context, s Subscription) error
+	// Get returns a subscription, or not_found.
 	Get(ctx context.Context, name string) (Subscription, error)
 	// List returns all subscriptions, ordered by name.
 	List(ctx context.Context) ([]Subscription, error)
-	// Delete removes a subscription with its progress and exceptions.
+	// Delete removes a subscription with its progress and exceptions. It fails
+	// with not_found when there is none of the name, and still removes what
+	// progress and exceptions of that name there are.
 	Delete(ctx context.Context, name string) error
 }
 
@@ -120,14 +128,18 @@ type GasAccount struct {
 type Gas interface {
 	// Debit takes up to want units from the root's account and returns how
 	// many it got, 0 when the account is empty. A missing account is opened
-	// with the total and with granted units already taken.
+	// with the total and with granted units (at most all) already taken; an
+	// account that exists keeps its own total.
 	Debit(ctx context.Context, root string, total, granted, want int, now time.Time) (int, error)
 	// Get returns the account, or not_found when nothing was debited yet.
 	Get(ctx context.Context, root string) (GasAccount, error)
 	// Raise adds units to an account's total (a person's decision). A missing
 	// account is opened with total and granted as in Debit.
 	Raise(ctx context.Context, root string, total, granted, add int, now time.Time) (GasAccount, error)
-	// Prune deletes accounts last touched before the time, at most limit.
+	// Prune deletes accounts last touched before the time, at most limit, and
+	// returns how many. Every Debit touches its account, to the minute. A
+	// pruned root that publishes again starts with a new account: choose a
+	// time beyond which no token of a root can be valid.
 	Prune(ctx context.Context, before time.Time, limit int) (int, error)
 }
 
@@ -141,11 +153,13 @@ type OutboxRow struct {
 
 // Outbox keeps events between their commit and their publication.
 type Outbox interface {
-	// Append adds rows and sets their Seq.
+	// Append adds rows and sets their Seq, which is never given twice.
 	Append(ctx context.Context, rows []OutboxRow) error
 	// Pending returns up to limit rows with Seq above after, in order.
 	Pending(ctx context.Context, after int64, limit int) ([]OutboxRow, error)
+	// Delete removes rows; missing ones are ignored.
 	Delete(ctx context.Context, seqs []int64) error
+	// Count returns how many rows there are. It may read them all.
 	Count(ctx context.Context) (int, error)
 }
 
@@ -172,15 +186,17 @@ type Index interface {
 	// Put adds rows; one that exists (stream, position) is replaced.
 	Put(ctx context.Context, rows []IndexRow) error
 	// ByID returns the rows with the event id: one, unless several sources
-	// used the same id.
+	// used the same id; none for an unknown one.
 	ByID(ctx context.Context, id string) ([]IndexRow, error)
 	// ByRoot returns up to limit rows of a root in the order of admission
 	// (recorded time, then stream and position), starting after the first skip.
 	ByRoot(ctx context.Context, root string, skip, limit int) ([]IndexRow, error)
 	// Cursor returns the next offset to index of a partition; 0 at first.
 	Cursor(ctx context.Context, stream string, partition uint32) (uint64, error)
+	// SetCursor keeps the next offset to index of a partition.
 	SetCursor(ctx context.Context, stream string, partition uint32, next uint64) error
-	// Prune deletes rows of a partition below the offset, at most limit.
+	// Prune deletes rows of a partition below the offset, lowest first, at
+	// most limit, and returns how many.
 	Prune(ctx context.Context, stream string, partition uint32, below uint64, limit int) (int, error)
 	// Reset empties the index and its cursors.
 	Reset(ctx context.Context) error

@@ -1,0 +1,85 @@
+package sqlitestore
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+)
+
+const sqlSnapshot = "BEGIN DEFERRED"
+
+// readers is a pool of connections that only read, opened on first need.
+type readers struct {
+	open  func() (*conn, error)
+	log   *slog.Logger
+	slots chan struct{} // one token per View that runs
+
+	mu   sync.Mutex
+	idle []*conn
+}
+
+func newReaders(n int, log *slog.Logger, open func() (*conn, error)) *readers {
+	return &readers{open: open, log: log, slots: make(chan struct{}, n)}
+}
+
+// view runs fn in one snapshot.
+func (r *readers) view(ctx context.Context, fn function) error {
+	select {
+	case r.slots <- struct{}{}:
+	case <-ctx.Done():
+		return abandoned(ctx)
+	}
+	defer func() { <-r.slots }()
+	c, err := r.take()
+	if err != nil {
+		return storeError(err)
+	}
+	sound := false
+	defer func() { r.give(c, sound) }()
+	if err := c.exec(sqlSnapshot); err != nil {
+		return storeError(err)
+	}
+	restore := c.interruptible(ctx)
+	err = call(ctx, r.log, c, fn)
+	restore()
+	c.reset()
+	sound = c.exec(sqlRollback) == nil
+	return err
+}
+
+func (r *readers) take() (*conn, error) {
+	r.mu.Lock()
+	if n := len(r.idle); n > 0 {
+		c := r.idle[n-1]
+		r.idle = r.idle[:n-1]
+		r.mu.Unlock()
+		return c, nil
+	}
+	r.mu.Unlock()
+	return r.open()
+}
+
+// give returns a connection to the pool; one that is not sound is closed.
+func (r *readers) give(c *conn, sound bool) {
+	if !sound {
+		_ = c.close() // its fault was answered already
+		return
+	}
+	r.mu.Lock()
+	r.idle = append(r.idle, c)
+	r.mu.Unlock()
+}
+
+// close closes the idle connections; all are idle once no View runs.
+func (r *readers) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var first error
+	for _, c := range r.idle {
+		if err := c.close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	r.idle = nil
+	return first
+}

@@ -1,0 +1,328 @@
+package sqlitestore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	sqlite3 "github.com/ncruces/go-sqlite3"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
+)
+
+// busyWait is how long a statement waits for a foreign process that looks
+// into the database (a backup, the sqlite3 shell).
+const busyWait = 5 * time.Second
+
+// Config configures a store. The zero value of each field means its default.
+type Config struct {
+	// Path is the database file. Its folder is created when missing. Beside it
+	// lie PATH-wal, PATH-shm and PATH.lock.
+	Path string
+	// Memory keeps nothing: the database lives in a temporary folder that
+	// Close removes, and is never fsynced. Path is ignored.
+	Memory bool
+	// Relaxed gives up durability against power loss for speed: commits are
+	// not fsynced. They still survive a crash of the process.
+	Relaxed bool
+	// Readers bounds the Views that run at once; default 2 per CPU, at least 4.
+	Readers int
+	// Logger is for faults that nobody is answered with; default slog.Default.
+	Logger *slog.Logger
+}
+
+// Store is the store. It implements store.Store.
+type Store struct {
+	cfg      Config
+	file     string
+	lock     *os.File
+	schema   int
+	jobs     chan *job
+	writer   *writer
+	watch    *logWatch
+	readers  *readers
+	checks   *checkpointer
+	close    sync.Once
+	closeErr error
+
+	mu     sync.RWMutex // held for reading by calls that begin
+	closed bool
+	views  sync.WaitGroup
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open opens the database, creates it when it is missing and brings its schema
+// up to date. It fails with unavailable when another process has it open, and
+// with invalid_config when the file is not a database of Headgate or of a
+// newer version.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, abandoned(ctx)
+	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.Readers = cmp.Or(max(cfg.Readers, 0), max(4, 2*runtime.GOMAXPROCS(0)))
+	s := &Store{cfg: cfg}
+	if err := s.open(); err != nil {
+		s.release()
+		return nil, openError(s.file, err)
+	}
+	return s, nil
+}
+
+func (s *Store) open() error {
+	if err := s.place(); err != nil {
+		return err
+	}
+	c, err := s.connect("journal_mode=WAL", "cache_size=-16384", "wal_autocheckpoint=0", "journal_size_limit=67108864")
+	if err != nil {
+		return err
+	}
+	s.watch = &logWatch{conn: c, log: s.cfg.Logger, limit: maxLogPages, wake: make(chan struct{}, 1)}
+	s.jobs = make(chan *job, queueLength)
+	s.writer = &writer{conn: c, jobs: s.jobs, log: s.cfg.Logger, after: s.watch.settle, ended: make(chan struct{})}
+	migrations, err := ownMigrations()
+	if err != nil {
+		return err
+	}
+	if err := migrate(c, migrations, len(migrations)); err != nil {
+		return err
+	}
+	s.schema = len(migrations)
+	if err := s.restrict(); err != nil {
+		return err
+	}
+	if err := s.syncFolder(); err != nil {
+		return err
+	}
+	cc, err := s.connect("wal_autocheckpoint=0")
+	if err != nil {
+		return err
+	}
+	s.checks = &checkpointer{conn: cc, log: s.cfg.Logger, wake: s.watch.wake, done: make(chan struct{})}
+	s.readers = newReaders(s.cfg.Readers, s.cfg.Logger, func() (*conn, error) {
+		return s.connect("cache_size=-4096", "query_only=ON")
+	})
+	c.db.WALHook(s.watch.committed)
+	go s.checks.run()
+	go s.writer.run()
+	return nil
+}
+
+// place prepares the folder and takes the lock.
+func (s *Store) place() error {
+	s.file = s.cfg.Path
+	if s.cfg.Memory {
+		dir, err := os.MkdirTemp("", "headgate-memory-")
+		if err != nil {
+			return err
+		}
+		s.file = filepath.Join(dir, "state.db")
+	}
+	if s.file == "" {
+		return headgate.NewError(headgate.CodeInvalidConfig, "the store needs a path")
+	}
+	if err := os.MkdirAll(filepath.Dir(s.file), 0o700); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(s.file+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	s.lock = lock
+	held, err := lockFile(lock)
+	if err != nil {
+		return err
+	}
+	if !held {
+		return &headgate.Error{
+			Code: headgate.CodeUnavailable, Detail: "another process has " + strconv.Quote(s.file) + " open",
+			Fix: "Stop the other node, or give this one a data folder of its own.",
+		}
+	}
+	f, err := os.OpenFile(s.file, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// restrict keeps other users of the host from reading the database and what
+// SQLite created beside it.
+func (s *Store) restrict() error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Chmod(s.file+suffix, 0o600); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// connect opens one more connection to the database.
+func (s *Store) connect(pragmas ...string) (*conn, error) {
+	sync := "synchronous=FULL"
+	switch {
+	case s.cfg.Memory:
+		sync = "synchronous=OFF"
+	case s.cfg.Relaxed:
+		sync = "synchronous=NORMAL"
+	}
+	common := []string{
+		"busy_timeout=" + strconv.FormatInt(busyWait.Milliseconds(), 10),
+		sync, "temp_store=MEMORY", "trusted_schema=OFF", "cell_size_check=ON",
+	}
+	return openConn(s.file, append(common, pragmas...)...)
+}
+
+// syncFolder makes the names of the database and its log durable: without
+// them, a power cut could take a log whose content was fsynced.
+func (s *Store) syncFolder() error {
+	if s.cfg.Memory || runtime.GOOS == "windows" {
+		return nil
+	}
+	for _, dir := range []string{filepath.Dir(s.file), filepath.Dir(filepath.Dir(s.file))} {
+		d, err := os.Open(dir)
+		if err != nil {
+			return err
+		}
+		err = d.Sync()
+		if cerr := d.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Update implements store.Store.
+func (s *Store) Update(ctx context.Context, fn func(context.Context, *store.Tx) error) error {
+	j := &job{ctx: ctx, fn: fn, done: make(chan struct{})}
+	if err := s.enqueue(j); err != nil {
+		return err
+	}
+	select {
+	case <-j.done:
+		return j.err
+	case <-ctx.Done():
+		if j.claim(jobAbandoned) {
+			return abandoned(ctx)
+		}
+		<-j.done
+		return j.err
+	}
+}
+
+func (s *Store) enqueue(j *job) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return errClosed()
+	}
+	if j.ctx.Err() != nil {
+		return abandoned(j.ctx)
+	}
+	select {
+	case s.jobs <- j:
+		return nil
+	case <-j.ctx.Done():
+		return abandoned(j.ctx)
+	}
+}
+
+// View implements store.Store. Cancelling ctx also interrupts a query that
+// runs.
+func (s *Store) View(ctx context.Context, fn func(context.Context, *store.Tx) error) error {
+	s.mu.RLock()
+	if s.closed {
+		s.mu.RUnlock()
+		return errClosed()
+	}
+	s.views.Add(1)
+	s.mu.RUnlock()
+	defer s.views.Done()
+	return s.readers.view(ctx, fn)
+}
+
+// Info implements store.Store.
+func (s *Store) Info() store.Info {
+	i := store.Info{Driver: "sqlite", Schema: s.schema}
+	switch {
+	case s.cfg.Memory:
+		i.Words = "Control state is kept for this run only: nothing survives the process."
+	case s.cfg.Relaxed:
+		i.Words = "Control state survives a crash of the process, not power loss: commits are not fsynced (relaxed)."
+	default:
+		i.Durable = true
+		i.Words = "Control state survives power loss of this host: every commit is fsynced."
+	}
+	return i
+}
+
+// Close implements store.Store. Calls that began are waited for; later ones
+// fail with draining.
+func (s *Store) Close() error {
+	s.close.Do(func() {
+		s.mu.Lock()
+		s.closed = true
+		close(s.jobs)
+		s.mu.Unlock()
+		<-s.writer.ended
+		s.views.Wait()
+		close(s.watch.wake)
+		<-s.checks.done
+		s.closeErr = s.release()
+	})
+	return s.closeErr
+}
+
+// release closes what is open, in an order that lets the last connection, the
+// writer's, move the log into the database and remove it.
+func (s *Store) release() error {
+	var errs []error
+	if s.readers != nil {
+		errs = append(errs, s.readers.close())
+	}
+	if s.checks != nil {
+		errs = append(errs, s.checks.conn.close())
+	}
+	if s.writer != nil {
+		errs = append(errs, s.writer.conn.close())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	if s.cfg.Memory && s.file != "" {
+		errs = append(errs, os.RemoveAll(filepath.Dir(s.file)))
+	}
+	return storeError(errors.Join(errs...))
+}
+
+// openError gives a failure to open its code and names the file.
+func openError(file string, err error) error {
+	if headgate.AsError(err) != nil {
+		return err
+	}
+	quoted := strconv.Quote(clip(file))
+	switch {
+	case errors.Is(err, sqlite3.NOTADB):
+		return headgate.NewError(headgate.CodeInvalidConfig, "%s is not a database: %v", quoted, err)
+	case errors.Is(err, sqlite3.CORRUPT):
+		e := headgate.NewError(headgate.CodeInternal, "the database %s is damaged: %v", quoted, err)
+		e.Outcome, e.Fix = headgate.NotApplied, "Restore it from a backup."
+		return e
+	}
+	return headgate.NewError(headgate.CodeUnavailable, "the store cannot open %s: %v", quoted, err)
+}

@@ -1,0 +1,63 @@
+package telemetry
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+func scrape(t *testing.T, m *Metrics) string {
+	t.Helper()
+	rec := httptest.NewRecorder()
+	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	if rec.Code != 200 {
+		t.Fatalf("scrape: status %d: %s", rec.Code, rec.Body)
+	}
+	return rec.Body.String()
+}
+
+func TestObserverCounts(t *testing.T) {
+	m := New(Config{Version: "v1.2.3"})
+	o := m.Observer()
+	ev := &headgate.Event{Type: "ticket.opened", ID: "secret-id"}
+	o.Admitted(headgate.AdmittedInfo{Stream: "support", Event: ev, Door: "http"})
+	o.Admitted(headgate.AdmittedInfo{Stream: "support", Event: ev, Door: "http"})
+	o.Admitted(headgate.AdmittedInfo{Stream: "support", Event: ev, Door: "http", Duplicate: true})
+	o.Refused(headgate.RefusedInfo{Principal: "triage", Type: "x.y", Stage: "contract", Code: headgate.CodeContractViolation, Door: "http", Took: 400 * time.Microsecond})
+	o.Dispatched(headgate.DeliveryInfo{Subscription: "triage"})
+	o.Settled(headgate.DeliveryInfo{Subscription: "triage", Outcome: "ack"})
+	o.Ignored(headgate.IgnoredInfo{Principal: "triage", What: "ttl", Door: "http"})
+	m.Request("POST /v1/events", 202, 2*time.Millisecond, 400)
+	m.Request("", 404, time.Millisecond, 0)
+	m.Gauge("test_value", "A value.", func() float64 { return 42 })
+
+	text := scrape(t, m)
+	for _, want := range []string{
+		`headgate_events_admitted_total{door="http",stream="support"} 2`,
+		`headgate_events_duplicate_total{door="http",stream="support"} 1`,
+		`headgate_events_refused_total{code="contract_violation",door="http",stage="contract"} 1`,
+		`headgate_refusal_seconds_bucket{stage="contract",le="0.0005"} 1`,
+		`headgate_refusal_seconds_bucket{stage="contract",le="0.00025"} 0`,
+		`headgate_deliveries_dispatched_total{subscription="triage"} 1`,
+		`headgate_deliveries_settled_total{outcome="ack",subscription="triage"} 1`,
+		`headgate_forged_total{door="http",what="ttl"} 1`,
+		`headgate_http_requests_total{route="POST /v1/events",status="202"} 1`,
+		`headgate_http_requests_total{route="none",status="404"} 1`,
+		`headgate_http_body_bytes_total 400`,
+		`headgate_build_info{version="v1.2.3"} 1`,
+		`headgate_test_value 42`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("scrape lacks %s", want)
+		}
+	}
+	// Nothing that a client chooses may become a label.
+	for _, leak := range []string{"secret-id", "ticket.opened", "x.y"} {
+		if strings.Contains(text, leak) {
+			t.Errorf("scrape shows %q", leak)
+		}
+	}
+}

@@ -66,6 +66,13 @@ func (s *memStore) View(ctx context.Context, fn func(context.Context, *store.Tx)
 	return fn(ctx, &store.Tx{Settings: memSettings{s}, Gas: memGas{s}})
 }
 
+// sizes counts the settings and the accounts.
+func (s *memStore) sizes() (settings, accounts int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.settings), len(s.gas)
+}
+
 type memSettings struct{ s *memStore }
 
 func (m memSettings) Get(_ context.Context, k string) ([]byte, error) {

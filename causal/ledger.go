@@ -39,7 +39,7 @@ type ledger struct {
 	boot   uint64
 	serial atomic.Uint64
 	room   int // entries per shard and generation
-	shards [ledgerShards]ledgerShard
+	shards []ledgerShard
 }
 
 // ledgerShard holds entries in two generations: the older one is dropped whole
@@ -52,7 +52,10 @@ type ledgerShard struct {
 }
 
 func newLedger(s store.Store, now func() time.Time, boot uint64) *ledger {
-	return &ledger{store: s, now: now, boot: boot, room: ledgerRoots / 2 / ledgerShards}
+	return &ledger{
+		store: s, now: now, boot: boot,
+		room: ledgerRoots / 2 / ledgerShards, shards: make([]ledgerShard, ledgerShards),
+	}
 }
 
 // open names the account of a new root. Its grant less the root itself is at
@@ -60,7 +63,7 @@ func newLedger(s store.Store, now func() time.Time, boot uint64) *ledger {
 func (l *ledger) open() accountKey { return accountKey{boot: l.boot, serial: l.serial.Add(1)} }
 
 func (l *ledger) shard(k accountKey) *ledgerShard {
-	return &l.shards[(k.boot^k.serial*0x9e3779b97f4a7c15)>>32%ledgerShards]
+	return &l.shards[(k.boot^k.serial*0x9e3779b97f4a7c15)>>32%uint64(len(l.shards))]
 }
 
 // account returns the entry of a root, made if need be.

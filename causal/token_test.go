@@ -251,7 +251,9 @@ func TestDamagedKeyRefusesToOpen(t *testing.T) {
 func TestTokenSize(t *testing.T) {
 	t.Parallel()
 	e := open(t, Config{Store: newMemStore()})
-	name := func(s string, i int) string { return s + strings.Repeat("x", 20) + string(rune('a'+i%26)) + string(rune('a'+i/26)) }
+	name := func(s string, i int) string {
+		return s + strings.Repeat("x", 20) + string(rune('a'+i%26)) + string(rune('a'+i/26))
+	}
 	const uuid = "019ae4d7-1b1e-7c70-8f0c-0123456789a"
 	ev := admit(t, e, Request{Principal: desk, Type: "t", EventID: uuid + "0", TTL: 200, Gas: maxGas})
 	longest, lineageMost := 0, 0

@@ -59,10 +59,22 @@ type Error struct {
 	Outcome Outcome
 	// RetryAfter suggests a delay before a retry; zero means none.
 	RetryAfter time.Duration
+	// Attribute is the envelope attribute at fault, if it is one.
+	Attribute string
+	// Where is the place of the fault in what was sent, if it is known.
+	Where *Place
 	// Verdict is the contract verdict behind contract_violation.
 	Verdict *Verdict
 	// Err is the cause, for logs; it is never shown to clients.
 	Err error
+}
+
+// Place is a place in a text: Offset counts bytes from 0, Line and Column count
+// from 1, columns in bytes.
+type Place struct {
+	Offset int `json:"offset"`
+	Line   int `json:"line"`
+	Column int `json:"column"`
 }
 
 // NewError returns an error with the code and a formatted detail. An error

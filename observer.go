@@ -47,6 +47,9 @@ type RefusedInfo struct {
 	Stage               string // principal, envelope, right, cause, fence, contract, stamp
 	Code                Code
 	Door                string
+	// Took is the time from the last byte read of the submission to the
+	// verdict; recording and answering come after it.
+	Took time.Duration
 }
 
 // String returns one line: "refused TYPE ID: CODE at STAGE".

@@ -57,11 +57,12 @@ func matchULID(s string, i int) (int, string) {
 }
 
 // matchHex: 8 or more hexadecimal digits, or any number after 0x. Without one
-// decimal digit among them it needs 16, since words such as "defaced" exist.
+// decimal digit among them it needs 16, since words such as "defaced" exist. It
+// has the name of a number: of eight random digits, one in forty has no letter.
 func matchHex(s string, i int) (int, string) {
 	if strings.HasPrefix(s[i:], "0x") || strings.HasPrefix(s[i:], "0X") {
 		if end := run(s, i+2, maxTemplateInput, isHex); end > i+2 && ends(s, end) {
-			return end - i, "<hex>"
+			return end - i, "<n>"
 		}
 		return 0, ""
 	}
@@ -81,7 +82,7 @@ func matchHex(s string, i int) (int, string) {
 	if letters == 0 || digits == 0 && n < 16 {
 		return 0, "" // a number, or a word
 	}
-	return n, "<hex>"
+	return n, "<n>"
 }
 
 // matchMail: local@domain, with a dot or localhost behind the @.
@@ -193,7 +194,7 @@ func matchBase64(s string, i int) (int, string) {
 			n += 1 + m
 		}
 	}
-	return n, "<base64>"
+	return n, "<blob>"
 }
 
 // dense reports whether upper case, lower case and digits all occur and

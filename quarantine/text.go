@@ -2,7 +2,6 @@ package quarantine
 
 import (
 	"strconv"
-	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -29,31 +28,31 @@ func clean(s string, limit int, lines bool) string {
 		return s
 	}
 	const ellipsis = "…"
-	var b strings.Builder
-	room := limit - len(ellipsis)
-	for len(s) > 0 {
+	out := make([]byte, 0, min(len(s), limit)+16)
+	cut := 0 // the last border with room for the ellipsis
+	for len(s) > 0 && len(out) <= limit {
+		if len(out) <= limit-len(ellipsis) {
+			cut = len(out)
+		}
 		r, size := utf8.DecodeRuneInString(s)
-		part := s[:size]
 		switch {
 		case r == utf8.RuneError && size <= 1:
-			part = `\x` + hexByte(s[0])
-		case r == '\n' && lines:
-		case !printable(r):
-			part = strings.Trim(strconv.QuoteRuneToASCII(r), "'")
+			out = append(out, '\\', 'x', hexDigits[s[0]>>4], hexDigits[s[0]&15])
+		case r == '\n' && lines || printable(r):
+			out = append(out, s[:size]...)
+		default:
+			quoted := strconv.AppendQuoteRuneToASCII(nil, r)
+			out = append(out, quoted[1:len(quoted)-1]...)
 		}
-		if b.Len()+len(part) > room {
-			if b.Len()+len(part) <= limit && len(s) == size {
-				b.WriteString(part)
-				return b.String()
-			}
-			b.WriteString(ellipsis)
-			return b.String()
-		}
-		b.WriteString(part)
 		s = s[size:]
 	}
-	return b.String()
+	if len(out) > limit {
+		out = append(out[:cut], ellipsis...)
+	}
+	return string(out)
 }
+
+const hexDigits = "0123456789abcdef"
 
 // plain reports whether s is printable ASCII, the usual case.
 func plain(s string) bool {
@@ -68,8 +67,3 @@ func plain(s string) bool {
 // printable excludes controls, formats (bidirectional overrides among them),
 // surrogates, private use, and every space but U+0020.
 func printable(r rune) bool { return unicode.IsPrint(r) }
-
-func hexByte(c byte) string {
-	const digits = "0123456789abcdef"
-	return string([]byte{digits[c>>4], digits[c&15]})
-}

@@ -1,0 +1,119 @@
+package perimeter
+
+import (
+	"context"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/broker"
+)
+
+// publish stores what passed: one call per stream, each in input order.
+func (r *run) publish(ctx context.Context) {
+	n := 0
+	for i := range r.entries {
+		if r.entries[i].state == statePassed {
+			n++
+		}
+	}
+	if n == 0 {
+		return
+	}
+	if err := ctx.Err(); err != nil {
+		r.each(statePassed, func(i int) { r.fail(i, canceled(err)) })
+		return
+	}
+	events := make([]*headgate.Event, 0, n)
+	items := make([]int, 0, n)
+	for first := 0; n > 0; first++ {
+		if r.entries[first].state != statePassed {
+			continue
+		}
+		stream := r.results[first].Stream
+		events, items = events[:0], items[:0]
+		for i := first; i < len(r.entries); i++ {
+			if r.entries[i].state == statePassed && r.results[i].Stream == stream {
+				events = append(events, r.results[i].Event)
+				items = append(items, i)
+			}
+		}
+		r.publishTo(ctx, stream, events, items)
+		n -= len(items)
+		if n > 0 {
+			// The broker may keep what it was given.
+			events = make([]*headgate.Event, 0, n)
+		}
+	}
+}
+
+func (r *run) publishTo(ctx context.Context, stream string, events []*headgate.Event, items []int) {
+	outcomes, err := r.p.cfg.Broker.Publish(ctx, stream, events)
+	for k, i := range items {
+		switch {
+		case err != nil: // nothing was attempted
+			r.fail(i, errorOf(err))
+		case k >= len(outcomes):
+			r.settle(i, broker.Result{Outcome: broker.OutcomeUnknown})
+		default:
+			r.settle(i, outcomes[k])
+		}
+	}
+}
+
+// settle turns the broker's outcome into the item's result.
+func (r *run) settle(i int, out broker.Result) {
+	en, res := &r.entries[i], &r.results[i]
+	switch out.Outcome {
+	case broker.OutcomeStored:
+		en.gas.Commit()
+		en.gas = nil
+		en.state = stateStored
+		res.Position = out.Position
+		r.admitted(i)
+	case broker.OutcomeDuplicate:
+		r.release(i)
+		en.state = stateDuplicate
+		res.Position = out.Position
+	case broker.OutcomeRejected, broker.OutcomeThrottled:
+		r.fail(i, outcomeError(out, headgate.CodeNotDurable, headgate.NotApplied))
+	default:
+		// It may be stored, so its gas is spent.
+		en.gas.Commit()
+		en.gas = nil
+		r.refuse(i, StageStamp, outcomeError(out, headgate.CodeUnknownOutcome, headgate.Unknown))
+	}
+}
+
+// fail gives the gas back and refuses at the last stage.
+func (r *run) fail(i int, err *headgate.Error) {
+	r.release(i)
+	r.refuse(i, StageStamp, err)
+}
+
+// outcomeError is the driver's error, provided that it agrees with the outcome.
+func outcomeError(out broker.Result, code headgate.Code, want headgate.Outcome) *headgate.Error {
+	e := headgate.AsError(out.Err)
+	if e == nil {
+		e = &headgate.Error{Code: code, Err: out.Err}
+	}
+	if e.Info().Outcome != want {
+		other := *e
+		other.Outcome = want
+		e = &other
+	}
+	return e
+}
+
+func (r *run) admitted(i int) {
+	if tell := r.p.cfg.Observer.Admitted; tell != nil {
+		res := &r.results[i]
+		tell(headgate.AdmittedInfo{Stream: res.Stream, Position: res.Position, Event: res.Event, Duplicate: res.Duplicate, Door: r.s.Door})
+	}
+}
+
+func (r *run) each(s state, do func(i int)) {
+	for i := range r.entries {
+		if r.entries[i].state == s {
+			do(i)
+		}
+	}
+}

@@ -1,0 +1,247 @@
+package perimeter
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/causal"
+	"github.com/headgate/headgate/topology"
+)
+
+// state says how far one item of a run came.
+type state uint8
+
+const (
+	stateOpen      state = iota
+	stateRefused         // result has the error
+	statePassed          // reserved and stamped
+	stateStored          // the broker has it
+	stateDuplicate       // known to the stream at result.Position
+	stateTwin            // same id as an earlier item that passed
+)
+
+// entry is what a run knows of one item beside its result.
+type entry struct {
+	state   state
+	minted  bool // the id is ours: nobody can have sent it before
+	failure bool // of the node, not a refusal: not recorded
+	twin    int  // with stateTwin
+	typ     *topology.Resolved
+	gas     *causal.Reservation // with statePassed
+}
+
+type ident struct{ source, id string }
+
+// run is one submission on its way. It lives on one goroutine.
+type run struct {
+	p       *Perimeter
+	s       *Submission
+	now     time.Time // of the admission: recordedtime
+	begun   time.Time // last byte read
+	source  string    // default source, made once
+	entries []entry
+	results []Result
+
+	causes   []*causal.Cause
+	causeErr *headgate.Error
+	verified bool
+
+	// passed finds items by id, filled up to passedTo when first asked for.
+	passed   map[ident]int
+	passedTo int
+	// allTwins looks for twins before anything is published, since nothing is.
+	allTwins bool
+}
+
+func (p *Perimeter) start(s *Submission) *run {
+	now := p.cfg.Now()
+	r := &run{
+		p: p, s: s, now: now.Round(0).UTC(), begun: s.Received,
+		entries: make([]entry, len(s.Items)),
+		results: make([]Result, len(s.Items)),
+	}
+	if r.begun.IsZero() {
+		r.begun = now
+	}
+	return r
+}
+
+// judge takes every item through the stages.
+func (r *run) judge(ctx context.Context) {
+	for i := range r.s.Items {
+		r.judgeOne(ctx, i)
+	}
+}
+
+func (r *run) judgeOne(ctx context.Context, i int) {
+	r.results[i].Event = r.s.Items[i].Event
+	r.ignored(i)
+	if err := r.principal(); err != nil {
+		r.refuse(i, StagePrincipal, err)
+		return
+	}
+	if err := r.envelope(i); err != nil {
+		r.refuse(i, StageEnvelope, err)
+		return
+	}
+	if err := r.right(i); err != nil {
+		r.refuse(i, StageRight, err)
+		return
+	}
+	if r.known(i) || r.allTwins && r.isTwin(i) {
+		return
+	}
+	if err := r.cause(ctx, i); err != nil {
+		r.refuseLate(i, StageCause, err)
+		return
+	}
+	if err := r.contract(ctx, i); err != nil {
+		r.refuseLate(i, StageContract, err)
+		return
+	}
+	if err := r.stamp(i); err != nil {
+		r.refuseLate(i, StageStamp, err)
+		return
+	}
+	r.entries[i].state = statePassed
+}
+
+// ignored tells of the header attributes that the client sent.
+func (r *run) ignored(i int) {
+	if tell := r.p.cfg.Observer.Ignored; tell != nil {
+		for _, name := range r.s.Items[i].Ignored {
+			tell(headgate.IgnoredInfo{Principal: r.principalName(), What: name, Door: r.s.Door})
+		}
+	}
+}
+
+func (r *run) principalName() string {
+	if r.s.Principal == nil {
+		return ""
+	}
+	return r.s.Principal.Name
+}
+
+// principal: known, enabled, and with anything to publish at all.
+func (r *run) principal() *headgate.Error {
+	switch p := r.s.Principal; {
+	case p == nil:
+		return headgate.NewError(headgate.CodeUnauthenticated, "no principal")
+	case p.Disabled:
+		return headgate.NewError(headgate.CodeForbidden, "the principal is disabled")
+	case len(p.Emit) == 0:
+		return headgate.NewError(headgate.CodeForbidden, "the principal may not publish any type")
+	}
+	return nil
+}
+
+// right: this type, by this principal. Origin classes are judged with the
+// cause, which knows the root's.
+func (r *run) right(i int) *headgate.Error {
+	e := r.results[i].Event
+	if !r.s.Principal.MayEmit(e.Type) {
+		return headgate.NewError(headgate.CodeTypeNotAllowed, "the principal may not publish type %s", e.Type)
+	}
+	return nil
+}
+
+// known asks the stream whether it has the id already, and settles the item as
+// a duplicate if so.
+func (r *run) known(i int) bool {
+	en, res := &r.entries[i], &r.results[i]
+	if en.minted {
+		return false
+	}
+	pos, ok := r.p.cfg.Broker.Known(en.typ.Stream, res.Event.Source, res.Event.ID)
+	if ok {
+		en.state = stateDuplicate
+		res.Position = pos
+	}
+	return ok
+}
+
+// isTwin asks whether an earlier item of the submission passed with the same
+// id, and settles the item as its twin if so.
+func (r *run) isTwin(i int) bool {
+	en := &r.entries[i]
+	if en.minted || i == 0 {
+		return false
+	}
+	if r.passed == nil {
+		r.passed = make(map[ident]int)
+	}
+	for ; r.passedTo < i; r.passedTo++ {
+		if r.entries[r.passedTo].state == statePassed {
+			e := r.results[r.passedTo].Event
+			r.passed[ident{e.Source, e.ID}] = r.passedTo
+		}
+	}
+	e := r.results[i].Event
+	k, ok := r.passed[ident{e.Source, e.ID}]
+	if ok && r.entries[k].typ.Stream == en.typ.Stream {
+		en.state, en.twin = stateTwin, k
+		return true
+	}
+	return false
+}
+
+// refuseLate refuses at stage cause or later, unless the event was admitted
+// before: by another submission meanwhile, or by an item before it.
+func (r *run) refuseLate(i int, stage Stage, err *headgate.Error) {
+	r.release(i)
+	if r.known(i) || r.isTwin(i) {
+		return
+	}
+	r.refuse(i, stage, err)
+}
+
+func (r *run) refuse(i int, stage Stage, err *headgate.Error) {
+	en, res := &r.entries[i], &r.results[i]
+	en.state = stateRefused
+	en.failure = isFailure(err)
+	res.Err, res.Stage = err, stage
+	if e := res.Event; e != nil && err.Info().Outcome == headgate.NotApplied {
+		e.Header = headgate.Header{} // else the broker may hold this very event
+	}
+	if tell := r.p.cfg.Observer.Refused; tell != nil {
+		info := headgate.RefusedInfo{Principal: r.principalName(), Stage: stage, Code: err.Code, Door: r.s.Door, Took: r.p.cfg.Now().Sub(r.begun)}
+		if e := res.Event; e != nil {
+			info.Type, info.ID = printable("type", e.Type, MaxID), printable("id", e.ID, MaxID)
+		}
+		tell(info)
+	}
+}
+
+func (r *run) release(i int) {
+	if g := r.entries[i].gas; g != nil {
+		g.Release()
+		r.entries[i].gas = nil
+	}
+}
+
+// isFailure tells what the node could not do from what it refused: the former
+// says nothing about the event, so it is no evidence to keep.
+func isFailure(err *headgate.Error) bool {
+	return err.Info().Retry == headgate.RetryLater && err.Code != headgate.CodeRateLimited
+}
+
+// errorOf returns the headgate error in err's chain, or one that stands for a
+// context's end (nothing was applied) or for a fault of ours.
+func errorOf(err error) *headgate.Error {
+	if e := headgate.AsError(err); e != nil {
+		return e
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return canceled(err)
+	}
+	return &headgate.Error{Code: headgate.CodeInternal, Err: err}
+}
+
+// canceled says that ctx ended before anything was published.
+func canceled(cause error) *headgate.Error {
+	return &headgate.Error{
+		Code: headgate.CodeCanceled, Detail: "the request ended before the event was published", Outcome: headgate.NotApplied, Err: cause,
+	}
+}

@@ -1,0 +1,29 @@
+package perimeter
+
+import "github.com/headgate/headgate"
+
+// stamp fills in the ordering key, which is read from the payload and so only
+// after the contract passed it, and writes the header.
+func (r *run) stamp(i int) *headgate.Error {
+	e, en := r.results[i].Event, &r.entries[i]
+	if e.Key == "" && en.typ.KeyOf != nil {
+		key, err := en.typ.KeyOf.Eval(e)
+		if err != nil {
+			// Without its key the event would silently lose its place in order.
+			bad := badEnvelope("the ordering key of type %s cannot be read from the event: %v", e.Type, err)
+			bad.Fix = "Send partitionkey, or make the contract require what the key expression reads."
+			return bad
+		}
+		if err := text("the ordering key", key, MaxKey); err != nil {
+			return err
+		}
+		e.Key = key
+	}
+	p := r.s.Principal
+	e.Header = en.gas.Header
+	e.Header.Principal = p.Name
+	e.Header.Actor = p.Kind
+	e.Header.RecordedTime = r.now
+	e.DataSchema = r.results[i].Contract.String()
+	return nil
+}

@@ -1,0 +1,68 @@
+package perimeter
+
+import (
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/causal"
+	"github.com/headgate/headgate/store"
+)
+
+const extinguished = store.KindExtinguished
+
+// Stage names a stage of the pipeline, in results and records.
+type Stage = string
+
+// The stages, in their order. Outcomes of the broker are told as of the stamp.
+const (
+	StagePrincipal Stage = "principal"
+	StageEnvelope  Stage = "envelope"
+	StageRight     Stage = "right"
+	StageCause     Stage = "cause"
+	StageContract  Stage = "contract"
+	StageStamp     Stage = "stamp"
+)
+
+// Submission is a set of events that one principal hands in together.
+type Submission struct {
+	Principal *headgate.Principal // authenticated; nil is refused
+	Door      string              // http, router, …
+	RequestID string
+	Items     []Item
+	// Tokens are the causal tokens that came with the events: all parents of
+	// every event. Causes are parents that never left the node, and come
+	// first. At most MaxParents together; without any, every event is a root.
+	Tokens []string
+	Causes []*causal.Cause
+	Origin headgate.Origin // of roots; empty means the principal's class
+	// Received is when the last byte was read; zero means when Admit or
+	// Prepare was called. From here on the verdict's time is measured.
+	Received time.Time
+}
+
+// Item is one event as a door decoded it.
+type Item struct {
+	// Event is modified in place: missing attributes are filled in, and the
+	// header is overwritten. It must not be shared with anything else, and
+	// after an unknown outcome only a copy of it may be submitted again.
+	Event   *headgate.Event
+	Raw     []byte          // what it was decoded from; may be nil
+	Ignored []string        // header attributes that the client sent
+	Err     *headgate.Error // the door could not decode it: refused at envelope
+}
+
+// Result is what became of one item.
+type Result struct {
+	// Event is the event as admitted, or the one first admitted for a
+	// duplicate (shared: do not modify). For a duplicate that the stream no
+	// longer holds, and for a refusal, it is the item's own event, without a
+	// header; nil when it could not be decoded.
+	Event     *headgate.Event
+	Stream    string
+	Position  headgate.Position // zero after Prepare, but for duplicates
+	Contract  headgate.ContractRef
+	Duplicate bool
+	Err       *headgate.Error // nil: admitted, or a duplicate
+	Stage     Stage           // where it was refused
+	QID       string          // quarantine record of a refusal; "" if only counted
+}

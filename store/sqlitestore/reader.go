@@ -24,6 +24,9 @@ func newReaders(n int, log *slog.Logger, open func() (*conn, error)) *readers {
 
 // view runs fn in one snapshot.
 func (r *readers) view(ctx context.Context, fn function) error {
+	if ctx.Err() != nil {
+		return abandoned(ctx)
+	}
 	select {
 	case r.slots <- struct{}{}:
 	case <-ctx.Done():

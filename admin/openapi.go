@@ -1,0 +1,131 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/gateway"
+)
+
+// wildcard finds the path parameters of a pattern.
+var wildcard = regexp.MustCompile(`\{([a-z]+)\}`)
+
+// Document returns the OpenAPI 3.1 document of the routes.
+func Document(routes []gateway.Route, version string) ([]byte, error) {
+	schemas := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
+	if version == "" {
+		version = "0.0.0"
+	}
+	doc := &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info: &huma.Info{
+			Title: "Headgate", Version: version,
+			Description: "Event backbone for fleets of AI agents. Errors are problem+json (RFC 9457) with a stable code.",
+			License:     &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
+		},
+		Components: &huma.Components{
+			Schemas:         schemas,
+			SecuritySchemes: map[string]*huma.SecurityScheme{"bearer": {Type: "http", Scheme: "bearer"}},
+		},
+		Security: []map[string][]string{{"bearer": {}}},
+		Servers:  []*huma.Server{{URL: "/"}},
+	}
+	problem := schemas.Schema(reflect.TypeFor[api.Problem](), true, "Problem")
+	for i := range routes {
+		doc.AddOperation(operation(&routes[i], schemas, problem))
+	}
+	b, err := json.Marshal(doc)
+	if err != nil {
+		return nil, fmt.Errorf("admin: OpenAPI document: %w", err)
+	}
+	return b, nil
+}
+
+func operation(r *gateway.Route, schemas huma.Registry, problem *huma.Schema) *huma.Operation {
+	op := &huma.Operation{
+		Method: r.Method, Path: r.Path, OperationID: r.ID, Summary: r.Summary, Description: description(r), Tags: []string{r.Tag},
+		Responses: map[string]*huma.Response{
+			"default": {
+				Description: "A problem; its code is from the closed table of docs/errors.md",
+				Content:     map[string]*huma.MediaType{api.TypeProblem: {Schema: problem}},
+				Headers:     map[string]*huma.Param{api.HeaderRequestID: {Schema: &huma.Schema{Type: huma.TypeString}, Description: "Names this request in logs and problems"}},
+			},
+		},
+	}
+	if r.Public {
+		op.Security = []map[string][]string{{}}
+	}
+	for _, m := range wildcard.FindAllStringSubmatch(r.Path, -1) {
+		op.Parameters = append(op.Parameters, &huma.Param{Name: m[1], In: "path", Required: true, Schema: &huma.Schema{Type: huma.TypeString}})
+	}
+	for _, p := range r.Params {
+		op.Parameters = append(op.Parameters, param(p))
+	}
+	if len(r.Requests) > 0 {
+		op.RequestBody = &huma.RequestBody{Content: map[string]*huma.MediaType{}}
+		var docs []string
+		for _, b := range r.Requests {
+			op.RequestBody.Content[b.Media] = &huma.MediaType{Schema: schemaOf(b.Of, b.Media, schemas)}
+			if b.Doc != "" {
+				docs = append(docs, b.Media+": "+b.Doc)
+			}
+		}
+		op.RequestBody.Description = strings.Join(docs, ". ")
+		op.RequestBody.Required = !slices.ContainsFunc(r.Requests, func(b gateway.Body) bool { return b.Doc == "May be left out" })
+	}
+	for _, a := range r.Responses {
+		op.Responses[strconv.Itoa(a.Status)] = response(a, schemas)
+	}
+	return op
+}
+
+// description says, beyond the route's own words, who may call.
+func description(r *gateway.Route) string {
+	var parts []string
+	if r.Description != "" {
+		parts = append(parts, r.Description)
+	}
+	if r.Role != "" {
+		parts = append(parts, "Needs the role "+string(r.Role)+".")
+	}
+	return strings.Join(parts, " ")
+}
+
+func param(p gateway.Param) *huma.Param {
+	t := p.Type
+	if t == "" {
+		t = huma.TypeString
+	}
+	return &huma.Param{Name: p.Name, In: p.In, Description: p.Doc, Required: p.Required, Schema: &huma.Schema{Type: t}}
+}
+
+func response(a gateway.Response, schemas huma.Registry) *huma.Response {
+	media := a.Media
+	if media == "" {
+		media = api.TypeJSON
+	}
+	return &huma.Response{
+		Description: a.Doc,
+		Content:     map[string]*huma.MediaType{media: {Schema: schemaOf(a.Of, media, schemas)}},
+	}
+}
+
+// schemaOf describes a body: by its Go type, or as what its media type allows.
+func schemaOf(of any, media string, schemas huma.Registry) *huma.Schema {
+	if of != nil {
+		t := reflect.TypeOf(of)
+		return schemas.Schema(t, true, t.Name())
+	}
+	if strings.HasSuffix(media, "json") {
+		return &huma.Schema{} // any JSON
+	}
+	return &huma.Schema{Type: huma.TypeString}
+}

@@ -1,0 +1,143 @@
+package admin
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/gateway"
+	"github.com/headgate/headgate/store"
+)
+
+// filterNames are the parameters that select records, in the order of
+// [operator.filter].
+var filterNames = [...]string{"kind", "reason", "type", "subscription", "principal", "root", "id", "fingerprint"}
+
+func filterParams() []gateway.Param {
+	var out []gateway.Param
+	for _, name := range filterNames {
+		out = append(out, gateway.Param{In: "query", Name: name, Doc: "Only records with this " + name})
+	}
+	return out
+}
+
+func (o *operator) quarantineRoutes() []gateway.Route {
+	const tag = "quarantine"
+	return []gateway.Route{
+		{
+			Method: http.MethodGet, Path: "/v1/quarantine", ID: "listQuarantine", Tag: tag, Handle: o.listQuarantine,
+			Summary: "Quarantined events, newest first", Params: pageParams(filterParams()...), Responses: ok("Records without payloads", api.Quarantine{}),
+			Description: "Without the role viewer: refusals of what the caller published itself.",
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/quarantine/groups", ID: "groupQuarantine", Tag: tag, Role: headgate.RoleViewer, Handle: o.quarantineGroups,
+			Summary: "Quarantined events by fault", Params: filterParams(), Responses: ok("Groups, largest first, and what was only counted", api.QuarantineGroups{}),
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/quarantine/{qid}", ID: "getQuarantined", Tag: tag, Handle: o.getQuarantined,
+			Summary: "One record with its payload and all that is known", Responses: ok("The record", api.QuarantinedWhole{}),
+		},
+	}
+}
+
+// filter reads the selection. Callers who are no viewers see what they
+// published and what was refused of it, nothing of others.
+func (o *operator) filter(c *gateway.Call) store.QuarantineFilter {
+	f := store.QuarantineFilter{
+		Kind: store.QuarantineKind(c.Query("kind")), Reason: c.Query("reason"), Type: c.Query("type"), Subscription: c.Query("subscription"),
+		Principal: c.Query("principal"), Root: c.Query("root"), ID: c.Query("id"), Fingerprint: c.Query("fingerprint"),
+	}
+	if !c.Principal.Can(headgate.RoleViewer) {
+		f.Principal = c.Principal.Name
+	}
+	return f
+}
+
+func (o *operator) listQuarantine(c *gateway.Call) error {
+	limit, err := c.QueryInt("limit", 100, 1000)
+	if err != nil {
+		return err
+	}
+	f := o.filter(c)
+	f.After, f.Limit = c.Query("cursor"), limit
+	records, err := o.Quarantine.List(c.Context(), f)
+	if err != nil {
+		return err
+	}
+	out := api.Quarantine{Records: make([]api.Quarantined, len(records))}
+	for i := range records {
+		out.Records[i] = quarantinedOf(&records[i])
+	}
+	if len(records) == limit {
+		out.Next = records[limit-1].QID
+	}
+	return c.JSON(http.StatusOK, out)
+}
+
+func quarantinedOf(r *store.QuarantineRecord) api.Quarantined {
+	out := api.Quarantined{
+		QID: r.QID, Kind: string(r.Kind), Reason: r.Reason, State: r.State, Fingerprint: r.Fingerprint, Family: r.Family,
+		Source: r.Source, ID: r.ID, Type: r.Type, RootID: r.Root, Cause: r.Cause, Subscription: r.Subscription, Stream: r.Stream,
+		Principal: r.Principal, Message: r.Message, Created: r.Created, Expires: r.Expires,
+	}
+	if r.Stream != "" && r.Subscription != "" {
+		out.Position = r.Position.String()
+	}
+	return out
+}
+
+func (o *operator) quarantineGroups(c *gateway.Call) error {
+	groups, err := o.Quarantine.Groups(c.Context(), o.filter(c))
+	if err != nil {
+		return err
+	}
+	overflow, err := o.overflow(c)
+	if err != nil {
+		return err
+	}
+	out := api.QuarantineGroups{Groups: make([]api.QuarantineGroup, len(groups)), Overflow: overflow}
+	for i, g := range groups {
+		out.Groups[i] = api.QuarantineGroup{
+			Fingerprint: g.Fingerprint, Family: g.Family, Kind: string(g.Kind), Reason: g.Reason, Type: g.Type, Subscription: g.Subscription,
+			Message: g.Message, Count: g.Count, First: g.First, Last: g.Last, Sample: g.Sample,
+		}
+	}
+	return c.JSON(http.StatusOK, out)
+}
+
+func (o *operator) overflow(c *gateway.Call) ([]api.QuarantineOverflow, error) {
+	rows, err := o.Quarantine.Overflow(c.Context())
+	if err != nil {
+		return nil, err
+	}
+	var out []api.QuarantineOverflow
+	for _, r := range rows {
+		out = append(out, api.QuarantineOverflow{Principal: r.Principal, Reason: r.Reason, Type: r.Type, Count: r.Count, Last: r.Last})
+	}
+	return out, nil
+}
+
+func (o *operator) getQuarantined(c *gateway.Call) error {
+	r, err := o.Quarantine.Show(c.Context(), c.Path("qid"))
+	if err != nil {
+		return err
+	}
+	if !c.Principal.Can(headgate.RoleViewer) && r.Principal != c.Principal.Name {
+		return notFound("record")
+	}
+	out := api.QuarantinedWhole{Quarantined: quarantinedOf(&r), ContentType: r.ContentType, Detail: slices.Clone(r.Detail)}
+	if len(r.Body) > 0 {
+		sum := sha256.Sum256(r.Body)
+		out.BodySHA256 = hex.EncodeToString(sum[:])
+		if utf8.Valid(r.Body) {
+			out.Body = string(r.Body)
+		} else {
+			out.BodyBase64 = r.Body
+		}
+	}
+	return c.JSON(http.StatusOK, out)
+}

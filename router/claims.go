@@ -1,0 +1,223 @@
+package router
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// claim is the right of one consumer to one attempt. Its id is unguessable.
+type claim struct {
+	id        string
+	it        *item
+	principal string
+	attempt   int
+	start     time.Time
+	deadline  time.Time
+	// busy is set while a settlement of it is being committed, and closed
+	// afterwards. Meanwhile the claim cannot expire.
+	busy chan struct{}
+	heap int
+}
+
+func (c *claim) lock() { c.busy = make(chan struct{}) }
+
+func (c *claim) unlock() {
+	close(c.busy)
+	c.busy = nil
+}
+
+// claimTable holds the open claims of a subscription, and for a while the
+// answers to the ended ones, so that a settlement repeated because its answer
+// was lost gets the same answer.
+type claimTable struct {
+	byID   map[string]*claim
+	byTime claimHeap
+	past   map[string]pastClaim
+	order  []string // of past, oldest first; a ring once full
+	oldest int
+}
+
+// pastClaim is how a claim ended.
+type pastClaim struct {
+	outcome string // ack, retry, reject, or claim_expired
+	answer  Settled
+	it      partID
+	off     uint64
+	attempt int
+}
+
+// maxPastClaims bounds the answers kept.
+const maxPastClaims = 8192
+
+func (t *claimTable) init() {
+	t.byID, t.past = map[string]*claim{}, map[string]pastClaim{}
+}
+
+func (t *claimTable) add(id string, it *item, principal string, now, deadline time.Time) *claim {
+	c := &claim{id: id, it: it, principal: principal, attempt: int(it.attempts), start: now, deadline: deadline}
+	it.claim = c
+	t.byID[id] = c
+	heap.Push(&t.byTime, c)
+	return c
+}
+
+// end removes an open claim and remembers its answer.
+func (t *claimTable) end(c *claim, outcome string, answer Settled) {
+	delete(t.byID, c.id)
+	if c.heap >= 0 {
+		heap.Remove(&t.byTime, c.heap)
+	}
+	c.it.claim = nil
+	if len(t.order) < maxPastClaims {
+		t.order = append(t.order, c.id)
+	} else {
+		delete(t.past, t.order[t.oldest])
+		t.order[t.oldest] = c.id
+		t.oldest = (t.oldest + 1) % maxPastClaims
+	}
+	t.past[c.id] = pastClaim{
+		outcome: outcome, answer: answer, it: partID{c.it.part.stream, c.it.part.partition}, off: c.it.off, attempt: c.attempt,
+	}
+}
+
+// earliest returns the next deadline, zero when there is none.
+func (t *claimTable) earliest() time.Time {
+	if len(t.byTime) == 0 {
+		return time.Time{}
+	}
+	return t.byTime[0].deadline
+}
+
+// answer returns what a settlement of a claim that is not open is told.
+func (s *sub) answer(id, outcome string) Settled {
+	past, ok := s.claims.past[id]
+	switch {
+	case !ok:
+		return Settled{Claim: id, Err: headgate.NewError(headgate.CodeNotFound, "the claim is unknown: it never existed, ended long ago, or was given out before the node restarted")}
+	case past.outcome == outcome:
+		return past.answer
+	case past.outcome != "claim_expired":
+		return Settled{Claim: id, Err: headgate.NewError(headgate.CodeClaimSuperseded, "the claim was settled before as %s", past.outcome)}
+	}
+	if s.superseded(past.it.stream, headgate.Position{Partition: past.it.partition, Offset: past.off}, past.attempt) {
+		return Settled{Claim: id, Err: headgate.NewError(headgate.CodeClaimSuperseded, "the claim ran out, and a newer one took the delivery over")}
+	}
+	return Settled{Claim: id, Err: headgate.NewError(headgate.CodeClaimExpired, "the claim ran out before it was settled")}
+}
+
+// expireClaims fails every attempt whose claim ran out.
+func (s *sub) expireClaims(now time.Time) {
+	for len(s.claims.byTime) > 0 && !s.claims.byTime[0].deadline.After(now) {
+		c := s.claims.byTime[0]
+		if c.busy != nil { // reopen sees to it
+			heap.Remove(&s.claims.byTime, c.heap)
+			continue
+		}
+		s.expireClaim(c, now)
+	}
+}
+
+// reopen returns a claim whose settlement did not take place. If its time ran
+// out meanwhile it expires now.
+func (s *sub) reopen(c *claim) {
+	c.unlock()
+	now := s.r.now()
+	switch {
+	case !c.deadline.After(now):
+		s.expireClaim(c, now)
+	case c.heap < 0:
+		heap.Push(&s.claims.byTime, c)
+		s.arm(c.deadline)
+	}
+}
+
+func (s *sub) expireClaim(c *claim, now time.Time) {
+	s.claims.end(c, "claim_expired", Settled{})
+	s.observe(s.r.observer.Settled, c.it, c.it.live.ev, "claim_expired", "", 0)
+	s.fail(c.it, failure{principal: c.principal, outcome: "claim_expired", text: "the claim ran out before it was settled"}, now)
+}
+
+// claimHeap orders claims by their deadline.
+type claimHeap []*claim
+
+func (h claimHeap) Len() int           { return len(h) }
+func (h claimHeap) Less(i, j int) bool { return h[i].deadline.Before(h[j].deadline) }
+func (h claimHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].heap, h[j].heap = i, j
+}
+
+// Push implements heap.Interface.
+func (h *claimHeap) Push(x any) {
+	c := x.(*claim)
+	c.heap = len(*h)
+	*h = append(*h, c)
+}
+
+// Pop implements heap.Interface.
+func (h *claimHeap) Pop() any {
+	old := *h
+	c := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	c.heap = -1
+	return c
+}
+
+// dueHeap orders stored items by when they are due.
+type dueHeap []*item
+
+func (h *dueHeap) push(it *item) {
+	if it.heap < 0 {
+		heap.Push((*dueOrder)(h), it)
+	} else {
+		heap.Fix((*dueOrder)(h), it.heap)
+	}
+}
+
+func (h *dueHeap) remove(it *item) {
+	if it.heap >= 0 {
+		heap.Remove((*dueOrder)(h), it.heap)
+	}
+}
+
+func (h dueHeap) earliest() time.Time {
+	if len(h) == 0 {
+		return time.Time{}
+	}
+	return h[0].due
+}
+
+type dueOrder []*item
+
+func (h dueOrder) Len() int { return len(h) }
+func (h dueOrder) Less(i, j int) bool {
+	if h[i].due.Equal(h[j].due) {
+		return h[i].off < h[j].off
+	}
+	return h[i].due.Before(h[j].due)
+}
+
+func (h dueOrder) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].heap, h[j].heap = i, j
+}
+
+// Push implements heap.Interface.
+func (h *dueOrder) Push(x any) {
+	it := x.(*item)
+	it.heap = len(*h)
+	*h = append(*h, it)
+}
+
+// Pop implements heap.Interface.
+func (h *dueOrder) Pop() any {
+	old := *h
+	it := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	it.heap = -1
+	return it
+}

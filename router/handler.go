@@ -1,0 +1,175 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/perimeter"
+)
+
+// HandlerFunc handles one delivery in this process. Events to emit are added
+// to out. A nil error acks; Reject(err) parks at once; RetryAfter(d, err) asks
+// for a delay; any other error, and a panic, retries by the backoff. The
+// context ends with the claim; a handler that returns later is ignored. It is
+// not cancelled by a shutdown: the router waits for the handler.
+type HandlerFunc func(ctx context.Context, d *Delivery, out *Emitter) error
+
+// Emitter collects the children of one delivery. It is safe for concurrent
+// use, until the handler returns.
+type Emitter struct {
+	mu    sync.Mutex
+	items []perimeter.Item
+}
+
+// Emit adds one child. It is admitted when the handler returned nil: it and
+// the settlement are committed together. A child that the perimeter refuses
+// for a cause (TTL, gas, loop, breadth) is recorded and the delivery still
+// settles; any other refusal fails the attempt.
+func (e *Emitter) Emit(ev *headgate.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.items = append(e.items, perimeter.Item{Event: ev})
+}
+
+func (e *Emitter) take() []perimeter.Item {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	items := e.items
+	e.items = nil
+	return items
+}
+
+// Handle attaches a function to a subscription with deliver: {handler: {}},
+// which may be created later. Conflict: it has one.
+func (r *Router) Handle(name string, fn HandlerFunc) error {
+	if !ValidName(name) || fn == nil {
+		return headgate.NewError(headgate.CodeInvalidArgument, "a handler needs the name of a subscription and a function")
+	}
+	r.mu.Lock()
+	if _, ok := r.handlers[name]; ok {
+		r.mu.Unlock()
+		return headgate.NewError(headgate.CodeConflict, "subscription %s has a handler", name)
+	}
+	r.handlers[name] = fn
+	s := r.subs[name]
+	r.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	return r.command(context.Background(), func(c contexts) error {
+		if r.sub(name) == s { // else it was started anew, with the handler
+			s.startHandler(c, fn)
+		}
+		return nil
+	})
+}
+
+// takeBatch bounds how many deliveries are taken at once for handlers.
+const takeBatch = 64
+
+// runHandler hands deliveries to a function until ctx ends, then waits for
+// those in progress.
+func (s *sub) runHandler(ctx context.Context, fn HandlerFunc) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	calls := context.WithoutCancel(ctx)
+	for {
+		items := s.next(ctx, takeBatch)
+		if len(items) == 0 {
+			return
+		}
+		var fast, slow []*item
+		for _, it := range items {
+			if it.live == nil || it.row || it.off < it.part.suspect {
+				slow = append(slow, it)
+			} else {
+				fast = append(fast, it)
+			}
+		}
+		if len(slow) > 0 { // waits for the store, which must not hold others up
+			running.Go(func() { s.handleAll(calls, fn, slow, &running) })
+		}
+		if len(fast) > 0 {
+			s.handleAll(calls, fn, fast, &running)
+		}
+	}
+}
+
+func (s *sub) handleAll(ctx context.Context, fn HandlerFunc, items []*item, running *sync.WaitGroup) {
+	ready := s.prepare(ctx, items)
+	deliveries := s.claimItems(ready, s.plan.As)
+	for i := range deliveries {
+		running.Go(func() { s.handle(ctx, fn, &deliveries[i]) })
+	}
+}
+
+// handle runs one attempt. Its result is settled like that of any consumer.
+func (s *sub) handle(ctx context.Context, fn HandlerFunc, d *Delivery) {
+	call, cancel := context.WithTimeout(ctx, s.plan.claim)
+	out := &Emitter{}
+	err := guard(call, fn, d, out)
+	cancel()
+	outcome := OutcomeAck
+	var f failure
+	if err != nil {
+		f = failureOf(err)
+		outcome = f.outcome
+	}
+	c, _, lockErr := s.lockClaim(ctx, d.Claim, outcome)
+	if c == nil || lockErr != nil {
+		return // its time ran out: the attempt is counted as claim_expired
+	}
+	x := &settling{c: c, in: Settlement{Claim: d.Claim, Outcome: OutcomeAck, Emit: out.take()}, out: Settled{Claim: d.Claim}}
+	if err == nil {
+		if err = s.admitChildren(ctx, x); err != nil {
+			f = failureOf(err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.settleOne(x, s.plan.As, s.r.now(), true, func() {})
+		return
+	}
+	x.batch = nil
+	f.principal, f.internal = s.plan.As, true
+	f.answered = func(err error) {
+		x.in.Outcome = f.outcome
+		s.answered(x, err)
+	}
+	s.fail(c.it, f, s.r.now())
+}
+
+// admitChildren passes a handler's children through the perimeter in the name
+// of the subscription's principal.
+func (s *sub) admitChildren(ctx context.Context, x *settling) error {
+	if len(x.in.Emit) == 0 {
+		return nil
+	}
+	p, err := s.r.principals.Get(ctx, s.plan.As)
+	if err != nil {
+		return headgate.NewError(headgate.CodeForbidden, "the subscription's principal %s cannot be looked up: %v", s.plan.As, err)
+	}
+	if refusal := s.tryChildren(ctx, &p.Principal, x); refusal != nil {
+		return refusal
+	}
+	return nil
+}
+
+// guard calls the handler and turns a panic into an error with the stack.
+func guard(ctx context.Context, fn HandlerFunc, d *Delivery, out *Emitter) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &panicError{text: clip(fmt.Sprint(v), 500), stack: clip(string(debug.Stack()), 4000)}
+		}
+	}()
+	return fn(ctx, d, out)
+}
+
+// panicError is a handler's panic.
+type panicError struct{ text, stack string }
+
+func (p *panicError) Error() string { return "panic: " + p.text + "\n" + p.stack }

@@ -1,0 +1,129 @@
+package router
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
+)
+
+// startSub loads a subscription and starts its goroutines.
+func (r *Router) startSub(c contexts, row store.Subscription, unclean bool) error {
+	var spec Spec
+	if err := json.Unmarshal(row.Spec, &spec); err != nil {
+		return headgate.NewError(headgate.CodeInternal, "the stored subscription %s is unreadable: %v", row.Name, err)
+	}
+	p, bad := spec.compile()
+	if len(bad) > 0 {
+		return headgate.NewError(headgate.CodeInternal, "the stored subscription %s is invalid: %s", row.Name, strings.Join(bad, "; "))
+	}
+	s := newSub(r, row, p)
+	if err := s.restore(c.soft, unclean); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	fn := r.handlers[row.Name]
+	r.subs[row.Name] = s
+	r.mu.Unlock()
+	s.run(c)
+	if fn != nil {
+		s.startHandler(c, fn)
+	}
+	return nil
+}
+
+// run starts the subscription's goroutines; close ends and waits for them.
+func (s *sub) run(c contexts) {
+	soft, cancel := context.WithCancel(c.soft)
+	stopping := make(chan struct{})
+	s.stop = cancel
+	s.stopCommitter = sync.OnceFunc(func() { close(stopping) })
+	streams := map[string]bool{}
+	for id := range s.parts {
+		streams[id.stream] = true
+	}
+	s.feeding.Go(func() { s.runClock(soft) })
+	for stream := range streams {
+		s.feeding.Go(func() { s.runFeed(soft, stream) })
+	}
+	s.committing.Go(func() { s.runCommitter(c.hard, stopping) })
+	s.soft = soft.Done()
+}
+
+// startHandler starts the function of a handler subscription.
+func (s *sub) startHandler(c contexts, fn HandlerFunc) {
+	if s.plan.Deliver.Handler == nil || s.handled {
+		return
+	}
+	s.handled = true
+	ctx, cancel := context.WithCancel(c.soft)
+	stopped := s.soft
+	s.handling.Go(func() {
+		defer cancel()
+		s.runHandler(ctx, fn)
+	})
+	s.feeding.Go(func() { // ends with the subscription, not only with the router
+		<-stopped
+		cancel()
+	})
+}
+
+// close drains: no more dispatches, handlers end, open claims are given up
+// without using up an attempt, and progress is saved.
+func (s *sub) close() error {
+	s.mu.Lock()
+	s.draining = true
+	for _, w := range s.waiters {
+		close(w.ch)
+	}
+	s.waiters = nil
+	s.mu.Unlock()
+	if s.stop == nil {
+		return nil
+	}
+	s.stop()
+	s.feeding.Wait()
+	s.handling.Wait()
+	s.giveUpClaims()
+	saved := make(chan error, 1)
+	s.mu.Lock()
+	s.checkpoint(func(err error) { saved <- err })
+	s.mu.Unlock()
+	err := <-saved
+	s.stopCommitter()
+	s.committing.Wait()
+	s.giveUp(errStopped())
+	return err
+}
+
+// giveUpClaims records the attempts of open pull claims, so that the next
+// claim supersedes them, as free: a shutdown is not an attempt.
+func (s *sub) giveUpClaims() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.r.now()
+	open := make([]*claim, 0, len(s.claims.byID))
+	for _, c := range s.claims.byID {
+		open = append(open, c)
+	}
+	slices.SortFunc(open, func(a, b *claim) int { return int(a.it.off) - int(b.it.off) })
+	for _, c := range open {
+		if c.busy != nil {
+			continue // its settlement is on the way, and decides
+		}
+		s.claims.end(c, "claim_expired", Settled{})
+		s.retryNow(c.it, now)
+	}
+}
+
+// retryNow ends an attempt that the node itself cut short.
+func (s *sub) retryNow(it *item, now time.Time) {
+	it.live.close(now, "", "shutdown", "the node stopped")
+	it.live.Free++
+	s.retry(it, failure{outcome: "shutdown", delay: time.Millisecond, internal: true}, func() {}, now)
+}

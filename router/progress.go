@@ -1,0 +1,133 @@
+package router
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/headgate/headgate/store"
+)
+
+// progress is how far a subscription came in one partition, in memory: every
+// offset below floor is done, and so is every offset whose bit is set. It is
+// the decoded form of [store.Progress].
+type progress struct {
+	start, floor uint64
+	// base is floor rounded down to a multiple of 64: the offset of bit 0 of
+	// words[0].
+	base   uint64
+	words  []uint64
+	counts store.Counts
+}
+
+func newProgress(start uint64) progress {
+	return progress{start: start, floor: start, base: start &^ 63}
+}
+
+// loadProgress decodes a stored row.
+func loadProgress(row store.Progress) progress {
+	p := newProgress(row.Start)
+	p.floor, p.base = row.Floor, row.Floor&^63
+	p.counts = row.Counts
+	for i, b := range row.Done {
+		for ; b != 0; b &= b - 1 {
+			p.set(row.Floor + uint64(i)*8 + uint64(bits.TrailingZeros8(b)))
+		}
+	}
+	p.advance()
+	return p
+}
+
+// isDone reports whether the offset is done.
+func (p *progress) isDone(off uint64) bool {
+	if off < p.floor {
+		return true
+	}
+	i := off - p.base
+	w := i / 64
+	return w < uint64(len(p.words)) && p.words[w]>>(i%64)&1 == 1
+}
+
+// mark makes an offset done and moves the floor. It reports false when the
+// offset was done before.
+func (p *progress) mark(off uint64) bool {
+	if p.isDone(off) {
+		return false
+	}
+	p.set(off)
+	if off == p.floor {
+		p.advance()
+	}
+	return true
+}
+
+func (p *progress) set(off uint64) {
+	i := off - p.base
+	for uint64(len(p.words)) <= i/64 {
+		p.words = append(p.words, 0)
+	}
+	p.words[i/64] |= 1 << (i % 64)
+}
+
+func (p *progress) advance() {
+	for len(p.words) > 0 {
+		sh := p.floor - p.base
+		run := uint64(bits.TrailingZeros64(^(p.words[0] >> sh)))
+		run = min(run, 64-sh)
+		p.floor += run
+		if p.floor-p.base < 64 {
+			return
+		}
+		p.base += 64
+		p.words = p.words[1:]
+	}
+	p.base = p.floor &^ 63
+}
+
+// above returns how many offsets at or above the floor are done.
+func (p *progress) above() uint64 {
+	var n int
+	for i, w := range p.words {
+		if i == 0 {
+			w = w >> (p.floor - p.base) << (p.floor - p.base)
+		}
+		n += bits.OnesCount64(w)
+	}
+	return uint64(n)
+}
+
+// doneCount returns how many offsets from start on are done.
+func (p *progress) doneCount() uint64 { return p.floor - p.start + p.above() }
+
+func (p *progress) clone() progress {
+	q := *p
+	q.words = append([]uint64(nil), p.words...)
+	return q
+}
+
+// row encodes the progress for the store.
+func (p *progress) row(subscription, stream string, partition uint32) store.Progress {
+	return store.Progress{
+		Subscription: subscription, Stream: stream, Partition: partition,
+		Start: p.start, Floor: p.floor, Done: p.bitmap(), Counts: p.counts,
+	}
+}
+
+// bitmap returns the done bits from the floor on, without trailing zero bytes.
+func (p *progress) bitmap() []byte {
+	if len(p.words) == 0 {
+		return nil
+	}
+	sh := p.floor - p.base
+	out := make([]byte, 0, 8*len(p.words))
+	for i, w := range p.words {
+		w >>= sh
+		if sh > 0 && i+1 < len(p.words) {
+			w |= p.words[i+1] << (64 - sh)
+		}
+		out = binary.LittleEndian.AppendUint64(out, w)
+	}
+	for len(out) > 0 && out[len(out)-1] == 0 {
+		out = out[:len(out)-1]
+	}
+	return out
+}

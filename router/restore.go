@@ -1,0 +1,183 @@
+package router
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
+)
+
+// restorePage is how many exceptions are read at once.
+const restorePage = 1000
+
+// restore loads progress, blocked keys and exceptions. Unclean says that the
+// node's last life did not drain: events that it may have dispatched get their
+// attempt recorded before they are dispatched again.
+func (s *sub) restore(ctx context.Context, unclean bool) error {
+	if err := s.restoreProgress(ctx, unclean); err != nil {
+		return err
+	}
+	if err := s.restoreBlocked(ctx); err != nil {
+		return err
+	}
+	stream, pos := "", headgate.Position{}
+	for {
+		var rows []store.Exception
+		err := s.r.store.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+			rows, err = tx.Deliveries.Exceptions(ctx, s.name, stream, pos, restorePage)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			s.restoreRow(&rows[i], unclean)
+		}
+		if len(rows) < restorePage {
+			break
+		}
+		stream, pos = rows[len(rows)-1].Stream, rows[len(rows)-1].Position
+	}
+	s.ended.sort()
+	for _, l := range s.lanes {
+		s.kick(l)
+	}
+	for _, p := range s.parts {
+		for _, it := range p.items {
+			if it.lane == nil {
+				s.release(it)
+			}
+		}
+	}
+	return nil
+}
+
+// restoreProgress loads the progress rows, and adds those of streams that came
+// to the node after the subscription: their events are all newer than it, so
+// it reads them from the first one kept.
+func (s *sub) restoreProgress(ctx context.Context, unclean bool) error {
+	var rows []store.Progress
+	err := s.r.store.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		rows, err = tx.Deliveries.Progress(ctx, s.name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		s.addPart(row)
+	}
+	var added []store.Progress
+	for _, stream := range s.r.streamsFor(s.plan.Types) {
+		stats, err := s.r.broker.Stat(ctx, stream)
+		if err != nil {
+			return err
+		}
+		for _, st := range stats {
+			if s.parts[partID{stream, st.Partition}] == nil {
+				added = append(added, store.Progress{
+					Subscription: s.name, Stream: stream, Partition: st.Partition, Start: st.First, Floor: st.First,
+				})
+			}
+		}
+	}
+	if len(added) > 0 {
+		err := s.r.store.Update(ctx, func(ctx context.Context, tx *store.Tx) error { return tx.Deliveries.SaveProgress(ctx, added) })
+		if err != nil {
+			return err
+		}
+		for _, row := range added {
+			s.addPart(row)
+		}
+	}
+	if unclean {
+		for _, p := range s.parts {
+			p.suspect = p.floor + dispatchSpan
+		}
+	}
+	return nil
+}
+
+// blockPrefix starts the settings that remember blocked keys.
+const blockPrefix = "router/blocked/"
+
+// blockKey names the setting of one blocked key. Neither the names of
+// subscriptions nor those of streams hold a slash.
+func blockKey(subscription string, id laneID) string {
+	return blockPrefix + subscription + "/" + id.stream + "/" + id.key
+}
+
+// restoreBlocked loads the keys whose head was parked. Under an order that
+// holds no followers they are forgotten.
+func (s *sub) restoreBlocked(ctx context.Context) error {
+	prefix := blockPrefix + s.name + "/"
+	var keys map[string][]byte
+	err := s.r.store.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		keys, err = tx.Settings.List(ctx, prefix)
+		return err
+	})
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	if s.plan.Order != OrderStrict {
+		return s.r.store.Update(ctx, func(ctx context.Context, tx *store.Tx) error { return deleteSettings(ctx, tx, prefix) })
+	}
+	for k := range keys {
+		if stream, key, ok := strings.Cut(strings.TrimPrefix(k, prefix), "/"); ok {
+			id := laneID{stream, key}
+			s.lanes[id] = &lane{id: id, blocked: true}
+		}
+	}
+	return nil
+}
+
+func deleteSettings(ctx context.Context, tx *store.Tx, prefix string) error {
+	keys, err := tx.Settings.List(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	for k := range keys {
+		if err := tx.Settings.Delete(ctx, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restoreRow takes one exception in. An attempt that is still open ended with
+// the node: the event is due after the backoff.
+func (s *sub) restoreRow(row *store.Exception, unclean bool) {
+	if row.State == exceptionEnded {
+		s.ended.add(endedKey{row.Stream, row.Position}, int32(row.Attempts), row.Due)
+		return
+	}
+	p := s.parts[partID{row.Stream, row.Position.Partition}]
+	if p == nil {
+		p = s.addPart(store.Progress{Subscription: s.name, Stream: row.Stream, Partition: row.Position.Partition})
+	}
+	it := &item{part: p, off: row.Position.Offset, row: true, attempts: int32(row.Attempts), due: row.Due}
+	switch row.State {
+	case store.ExceptionHeld:
+		it.state = stHeld
+	case store.ExceptionAttempt:
+		it.state = stRetry
+		it.freebie = !unclean
+		it.due = s.r.now()
+		if unclean {
+			it.due = it.due.Add(s.plan.delay(row.Attempts, s.r.random()))
+		}
+	default:
+		it.state = stRetry
+	}
+	s.addItem(it, row.Key)
+	if it.off >= p.floor && it.off >= p.catchUp {
+		p.catchUp = it.off + 1
+	}
+}
+
+// sort orders the tombstones by time, after they were loaded by position.
+func (t *tombstones) sort() {
+	slices.SortFunc(t.order, func(a, b tombstone) int { return a.until.Compare(b.until) })
+}

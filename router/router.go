@@ -1,0 +1,330 @@
+package router
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/broker"
+	"github.com/headgate/headgate/causal"
+	"github.com/headgate/headgate/perimeter"
+	"github.com/headgate/headgate/quarantine"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/topology"
+)
+
+// Config configures a router. Store, Broker, Perimeter, Causal, Quarantine,
+// Topology and Principals are needed.
+type Config struct {
+	Store      store.Store
+	Broker     broker.Broker
+	Perimeter  *perimeter.Perimeter
+	Causal     *causal.Engine
+	Quarantine *quarantine.Quarantine
+	Topology   *topology.Table
+	// Principals looks the principal of a subscription up.
+	Principals Principals
+	Observer   *headgate.Observer // default: nobody looks
+	Log        *slog.Logger       // default: nothing is logged
+	Now        func() time.Time   // default time.Now
+	// Random returns numbers from 0 to below 1 for the jitter of delays;
+	// default math/rand/v2.
+	Random func() float64
+	// Buffer bounds the events in memory per subscription and partition;
+	// default 1024.
+	Buffer int
+	// TokenLife is how long causal tokens live; default 1 hour. It must not be
+	// less than that of the causal engine.
+	TokenLife time.Duration
+	// Drain bounds how long Run waits for handlers and for the store when its
+	// context ended; default 30s.
+	Drain time.Duration
+}
+
+// Principals looks principals up by name.
+type Principals interface {
+	Get(ctx context.Context, name string) (store.Principal, error)
+}
+
+// Router is safe for concurrent use. It implements causal.Claims.
+type Router struct {
+	store      store.Store
+	broker     broker.Broker
+	streamsFor func(patterns []string) []string
+	streams    func() []topology.Stream
+	principals Principals
+	quarantine *quarantine.Quarantine
+	observer   *headgate.Observer
+	log        *slog.Logger
+	now        func() time.Time
+	random     func() float64
+	newClaim   func() string
+	buffer     int
+	tokenLife  time.Duration
+	drain      time.Duration
+
+	prepare func(context.Context, perimeter.Submission) *perimeter.Batch
+	mint    func(causal.Delivered) string
+	causeOf func(causal.Delivered) *causal.Cause
+
+	pump       *pump
+	commands   chan command
+	background sync.WaitGroup // pulls that outlive their caller
+
+	mu       sync.Mutex
+	running  bool
+	unclean  bool // the node's last life did not drain
+	subs     map[string]*sub
+	handlers map[string]HandlerFunc
+	lagWarn  map[partID]time.Time
+
+	// ackBeforeCommit breaks the order of store and memory on purpose: the
+	// harness of random histories must notice.
+	ackBeforeCommit bool
+}
+
+// New returns a router; Run starts it.
+func New(cfg Config) (*Router, error) {
+	missing := map[string]bool{
+		"Store": cfg.Store == nil, "Broker": cfg.Broker == nil, "Topology": cfg.Topology == nil,
+		"Principals": cfg.Principals == nil, "Quarantine": cfg.Quarantine == nil,
+		"Perimeter": cfg.Perimeter == nil, "Causal": cfg.Causal == nil,
+	}
+	for _, name := range []string{"Store", "Broker", "Perimeter", "Causal", "Quarantine", "Topology", "Principals"} {
+		if missing[name] {
+			return nil, headgate.NewError(headgate.CodeInvalidConfig, "router: Config.%s is missing", name)
+		}
+	}
+	if cfg.Buffer < 0 || cfg.Buffer > dispatchSpan/4 || cfg.TokenLife < 0 || cfg.Drain < 0 {
+		return nil, headgate.NewError(headgate.CodeInvalidConfig, "router: Buffer must be 0 to %d, TokenLife and Drain not negative", dispatchSpan/4)
+	}
+	r := &Router{
+		store: cfg.Store, broker: cfg.Broker, streamsFor: cfg.Topology.StreamsFor, streams: cfg.Topology.Streams, principals: cfg.Principals,
+		quarantine: cfg.Quarantine, observer: cfg.Observer, log: cfg.Log, now: cfg.Now, random: cfg.Random,
+		buffer: cfg.Buffer, tokenLife: cfg.TokenLife, drain: cfg.Drain,
+		prepare: cfg.Perimeter.Prepare, mint: cfg.Causal.Mint, causeOf: cfg.Causal.CauseOf,
+		commands: make(chan command), newClaim: randomClaim,
+		subs: map[string]*sub{}, handlers: map[string]HandlerFunc{}, lagWarn: map[partID]time.Time{},
+	}
+	if r.observer == nil {
+		r.observer = &headgate.Observer{}
+	}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	if r.now == nil {
+		r.now = time.Now
+	}
+	if r.random == nil {
+		r.random = mathrand.Float64
+	}
+	if r.buffer == 0 {
+		r.buffer = defaultBuffer
+	}
+	if r.tokenLife == 0 {
+		r.tokenLife = time.Hour
+	}
+	if r.drain == 0 {
+		r.drain = 30 * time.Second
+	}
+	r.pump = newPump(r)
+	return r, nil
+}
+
+// randomClaim returns 128 random bits as text.
+func randomClaim() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails, see its documentation
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+func (r *Router) quarantinePut(ctx context.Context, tx *store.Tx, rec store.QuarantineRecord) error {
+	return r.quarantine.Put(ctx, tx, rec)
+}
+
+func (r *Router) quarantineRecord(p quarantine.Parked) store.QuarantineRecord {
+	return r.quarantine.Record(p)
+}
+
+// cleanKey is the setting that says whether the router drained.
+const cleanKey = "router/clean"
+
+// Run delivers until ctx ends, then drains: it stops reading, waits for
+// in-process handlers, gives open claims up, and saves progress. It returns
+// nil after a drain, and an error when it could not start or not save.
+func (r *Router) Run(ctx context.Context) error {
+	r.mu.Lock()
+	if r.running {
+		r.mu.Unlock()
+		return headgate.NewError(headgate.CodeConflict, "the router runs already")
+	}
+	r.running = true
+	r.mu.Unlock()
+	// What commits must outlive the end of ctx until the drain is over.
+	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
+	defer kill()
+	soft, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := r.start(soft, hard); err != nil {
+		cancel()
+		kill()
+		r.stopAll()
+		r.setRunning(false)
+		return err
+	}
+	var pumping sync.WaitGroup
+	pumping.Go(func() { r.pump.run(soft) })
+	for soft.Err() == nil {
+		select {
+		case <-ctx.Done():
+			cancel()
+		case c := <-r.commands:
+			c.done <- c.fn(contexts{soft, hard})
+		}
+	}
+	r.setRunning(false)
+	overdue := time.AfterFunc(r.drain, kill)
+	defer overdue.Stop()
+	err := r.stopAll()
+	pumping.Wait()
+	if _, left := r.pump.scan(hard); left != nil {
+		r.log.Warn("node outbox not emptied, it goes on at the next start", "err", left)
+	}
+	if err == nil && hard.Err() == nil {
+		err = r.setClean(hard, true)
+	}
+	kill()
+	r.background.Wait()
+	return err
+}
+
+func (r *Router) setRunning(v bool) {
+	r.mu.Lock()
+	r.running = v
+	r.mu.Unlock()
+}
+
+// contexts are those that a running router gives to its parts: soft ends when
+// a drain begins, hard when it is over.
+type contexts struct{ soft, hard context.Context }
+
+// command is a change of what runs, done by the goroutine of Run.
+type command struct {
+	fn   func(contexts) error
+	done chan error
+}
+
+// command runs fn in Run's goroutine. It is unavailable when the router does
+// not run.
+func (r *Router) command(ctx context.Context, fn func(contexts) error) error {
+	c := command{fn: fn, done: make(chan error, 1)}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		r.mu.Lock()
+		running := r.running
+		r.mu.Unlock()
+		if !running {
+			return headgate.NewError(headgate.CodeUnavailable, "the router does not run")
+		}
+		select {
+		case r.commands <- c:
+			return <-c.done
+		case <-tick.C: // it may have ended meanwhile
+		case <-ctx.Done():
+			return headgate.NewError(headgate.CodeCanceled, "the caller went away: %v", ctx.Err())
+		}
+	}
+}
+
+func (r *Router) isRunning() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.running
+}
+
+// start loads all subscriptions and starts them.
+func (r *Router) start(soft, hard context.Context) error {
+	var rows []store.Subscription
+	clean := true
+	err := r.store.View(soft, func(ctx context.Context, tx *store.Tx) (err error) {
+		if rows, err = tx.Subscriptions.List(ctx); err != nil {
+			return err
+		}
+		v, err := tx.Settings.Get(ctx, cleanKey)
+		if headgate.CodeOf(err) == headgate.CodeNotFound {
+			return nil // never ran: nothing was dispatched
+		}
+		clean = len(v) == 1 && v[0] == 1
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.unclean = !clean
+	r.mu.Unlock()
+	if err := r.setClean(soft, false); err != nil {
+		return err
+	}
+	for _, row := range rows {
+		if err := r.startSub(contexts{soft, hard}, row, !clean); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Router) setClean(ctx context.Context, clean bool) error {
+	v := []byte{0}
+	if clean {
+		v[0] = 1
+	}
+	return r.store.Update(ctx, func(ctx context.Context, tx *store.Tx) error { return tx.Settings.Put(ctx, cleanKey, v) })
+}
+
+// stopAll drains every subscription.
+func (r *Router) stopAll() error {
+	r.mu.Lock()
+	subs := r.subs
+	r.subs = map[string]*sub{}
+	r.mu.Unlock()
+	var wg sync.WaitGroup
+	errs := make(chan error, len(subs))
+	for _, s := range subs {
+		wg.Go(func() { errs <- s.close() })
+	}
+	wg.Wait()
+	close(errs)
+	var all []error
+	for err := range errs {
+		all = append(all, err)
+	}
+	return errors.Join(all...)
+}
+
+// sub returns a running subscription, or nil.
+func (r *Router) sub(name string) *sub {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.subs[name]
+}
+
+// open returns a running subscription, or the error for a caller.
+func (r *Router) open(name string) (*sub, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.subs[name]; s != nil {
+		return s, nil
+	}
+	if !r.running {
+		return nil, headgate.NewError(headgate.CodeUnavailable, "the router does not run")
+	}
+	return nil, headgate.NewError(headgate.CodeNotFound, "no subscription %.100q", name)
+}

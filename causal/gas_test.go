@@ -362,7 +362,8 @@ func open3(t *testing.T, s *memStore) *Engine {
 // hundred times over, and cost nothing.
 func TestGasNotChargedTwice(t *testing.T) {
 	t.Parallel()
-	e := open(t, Config{Store: newMemStore()})
+	s := newMemStore()
+	e := open(t, Config{Store: s})
 	root := admit(t, e, Request{Principal: desk, Type: "r", EventID: "r", Gas: 40})
 	d := delivered(root, alice)
 	for range 100 {
@@ -374,7 +375,7 @@ func TestGasNotChargedTwice(t *testing.T) {
 		res.Release()
 	}
 	acct, err := e.Gas(context.Background(), root)
-	if err != nil || acct.Known || acct.Left() != 39 {
+	if err != nil || !acct.Known || acct.Left() != 39 || len(s.gas) != 0 {
 		t.Errorf("account %+v, %v; want all but the root itself left, and the store never asked", acct, err)
 	}
 }

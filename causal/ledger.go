@@ -268,8 +268,7 @@ type Account struct {
 	// Total is the root's gas. Debited is what left the store's account, the
 	// grant included; Local what this node still holds of it.
 	Total, Debited, Local int
-	// Known is true once the store has an account: something beyond the grant
-	// was needed.
+	// Known is false when nothing is known, as no event of the root is left.
 	Known bool
 }
 
@@ -285,13 +284,13 @@ func (e *Engine) Gas(ctx context.Context, ev *headgate.Event) (Account, error) {
 	if err != nil {
 		return Account{}, headgate.NewError(headgate.CodeInvalidArgument, "the event carries no lineage: %v", err)
 	}
-	acct := Account{Root: ev.Header.RootID, Total: lin.total, Debited: lin.granted}
+	acct := Account{Root: ev.Header.RootID, Total: lin.total, Debited: lin.granted, Known: true}
 	err = e.cfg.Store.View(ctx, func(ctx context.Context, tx *store.Tx) error {
 		row, err := tx.Gas.Get(ctx, accountName(acct.Root, lin.account))
 		if headgate.CodeOf(err) == headgate.CodeNotFound {
 			return nil
 		}
-		acct.Known, acct.Total, acct.Debited = err == nil, row.Total, row.Debited
+		acct.Total, acct.Debited = row.Total, row.Debited
 		return err
 	})
 	if err != nil {

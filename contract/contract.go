@@ -1,0 +1,240 @@
+package contract
+
+import (
+	"bytes"
+	"sync"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/jsontext"
+)
+
+// EngineVersion is part of every digest. It changes when the same contract
+// and bytes may get another verdict than before.
+const EngineVersion = "1"
+
+// MaxPayloadBytes is the largest payload that Check looks at. The perimeter's
+// own limit is far below.
+const MaxPayloadBytes = 64 << 20
+
+// Contract is a compiled contract: immutable and safe for concurrent use.
+type Contract struct {
+	ref    headgate.ContractRef
+	schema []byte
+	policy Policy
+	prog   *program
+	engine engine
+	tapes  *sync.Pool // of *[]value
+}
+
+// engine decides payloads. What it accepts and refuses must be exactly what
+// the general engine does; the report is always the general engine's.
+type engine interface {
+	// name says which engine it is, and why not the fast one.
+	name() (headgate.Engine, string)
+	// accept reports whether the payload passes policy and schema. It never
+	// takes more work than the budget of a check.
+	accept(payload []byte) bool
+}
+
+// CompileOpts are the settings of Compile.
+type CompileOpts struct {
+	Policy Policy
+	// Draft marks a contract inferred from a payload.
+	Draft bool
+
+	hooks compileHooks
+}
+
+// Compile compiles one version of a contract. The error is an *headgate.Error
+// with code contract_invalid whose detail lists the reasons, each with the
+// JSON Pointer of its place in the schema. A nil opts means the defaults.
+//
+// Compile opens no file and no connection, whatever the schema says, and its
+// work is bounded by the schema's limits.
+func Compile(subject string, version int, schema []byte, opts *CompileOpts) (*Contract, []Warning, error) {
+	if opts == nil {
+		opts = &CompileOpts{}
+	}
+	if err := opts.Policy.Validate(); err != nil {
+		return nil, nil, err
+	}
+	pol := opts.Policy.withDefaults()
+	prog, warnings, rsn := compileSchema(schema, pol, &opts.hooks)
+	if !rsn.empty() {
+		return nil, nil, headgate.NewError(headgate.CodeContractInvalid, "%s", rsn.String())
+	}
+	digest, err := Digest(schema, pol)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &Contract{
+		schema: bytes.Clone(schema), policy: pol, prog: prog,
+		tapes: &sync.Pool{New: func() any { return new([]value) }},
+	}
+	c.engine = general{c}
+	c.ref = headgate.ContractRef{Subject: subject, Version: version, Digest: digest, Draft: opts.Draft}
+	c.ref.Engine, c.ref.Why = c.engine.name()
+	return c, warnings, nil
+}
+
+// Ref names the contract.
+func (c *Contract) Ref() headgate.ContractRef { return c.ref }
+
+// Schema returns the schema as it was registered, byte for byte. The caller
+// must not modify it.
+func (c *Contract) Schema() []byte { return c.schema }
+
+// Policy returns the policy that the contract was compiled under, with every
+// default filled in.
+func (c *Contract) Policy() Policy { return c.policy }
+
+// Cost returns how many schemas of the contract one value of a payload meets
+// at worst. It is at most [MaxVisits].
+func (c *Contract) Cost() int { return c.prog.cost }
+
+// Check checks one payload. Nil means valid. The verdict is a pure function of
+// the contract's digest and the bytes: it does not depend on time, on other
+// checks, or on the order of maps.
+//
+// The work is bounded by the payload's length: a contract may ask for at most
+// 128 units of work a byte (visits of schemas, and their like), and beyond
+// that the payload is refused as too_complex. A contract whose [Contract.Cost]
+// is at most 256 and that has no long patterns never comes there.
+func (c *Contract) Check(payload []byte) *headgate.Verdict {
+	if len(payload) <= MaxPayloadBytes && c.engine.accept(payload) {
+		return nil
+	}
+	return c.diagnose(payload)
+}
+
+// general is the first engine: it walks the compiled schemas over the
+// payload's values.
+type general struct{ c *Contract }
+
+func (general) name() (headgate.Engine, string) {
+	return headgate.EngineFallback, "this version has the general engine alone"
+}
+
+func (g general) accept(payload []byte) bool {
+	lim := g.c.policy.limits()
+	if jsontext.Check(payload, lim) != nil {
+		return false
+	}
+	buf := g.c.takeTape()
+	t, fault := readTape(payload, lim, *buf)
+	ok := false
+	if fault == nil {
+		e := newEvaluator(g.c.prog, &t)
+		ok = e.decide(nil)
+	}
+	g.c.giveTape(buf, t.values)
+	return ok
+}
+
+// maxPooledValues bounds the tapes that are kept for the next payload.
+const maxPooledValues = 1 << 14
+
+func (c *Contract) takeTape() *[]value { return c.tapes.Get().(*[]value) }
+
+func (c *Contract) giveTape(buf *[]value, values []value) {
+	if cap(values) <= maxPooledValues {
+		*buf = values[:0]
+		c.tapes.Put(buf)
+	}
+}
+
+// decide runs a whole check: the schema, then the policy's closed objects.
+func (e *evaluator) decide(rep *report) bool {
+	ok := e.eval(e.p.root, 0, nil, rep)
+	if e.over() || !ok && rep == nil {
+		return false
+	}
+	if e.p.closing {
+		ok = e.closed(rep) && ok
+	}
+	return ok
+}
+
+// closed refuses members that no schema declared. What stands inside an
+// undeclared member, or inside a value that is wrong as a whole, is not
+// reported again.
+func (e *evaluator) closed(rep *report) bool {
+	var wrong map[int32]bool
+	if rep != nil {
+		wrong = map[int32]bool{}
+		for _, f := range rep.list {
+			switch f.code {
+			case headgate.ViolationWrongType, headgate.ViolationNotConst, headgate.ViolationNotInEnum,
+				headgate.ViolationForbidden, headgate.ViolationNoBranch, headgate.ViolationUnknownProperty:
+				wrong[f.val] = true
+			}
+		}
+	}
+	ok := true
+	for i := int32(1); i < int32(len(e.t.values)); {
+		v := &e.t.values[i]
+		switch {
+		case wrong[v.parent], wrong[i]:
+			i = v.next
+		case v.nameEnd > 0 && !e.isDeclared(i):
+			if rep == nil {
+				return false
+			}
+			ok = false
+			rep.add(finding{code: headgate.ViolationUnknownProperty, val: i, n: e.p.root, keyword: "policy"})
+			i = v.next
+		default:
+			i++
+		}
+	}
+	return ok
+}
+
+// diagnose makes the report on a payload that was not accepted.
+func (c *Contract) diagnose(payload []byte) *headgate.Verdict {
+	verdict := &headgate.Verdict{Contract: c.ref}
+	if len(payload) > MaxPayloadBytes {
+		verdict.Violations = []headgate.Violation{tooLarge(len(payload))}
+		return verdict
+	}
+	lim := c.policy.limits()
+	fault := jsontext.Check(payload, lim)
+	var t tape
+	if fault == nil {
+		t, fault = readTape(payload, lim, nil)
+	}
+	if fault != nil {
+		verdict.Violations = []headgate.Violation{faultViolation(fault)}
+		return verdict
+	}
+	e := newEvaluator(c.prog, &t)
+	e.applied = map[int32][]*node{}
+	rep := &report{t: &t}
+	valid := e.decide(rep)
+	rep.finish()
+	verdict.Violations, verdict.Truncated = e.violations(rep)
+	if len(verdict.Violations) == 0 {
+		verdict.Violations = []headgate.Violation{tooComplex()}
+		if valid { // an engine that refuses what the general engine accepts
+			verdict.Violations[0].Got = "the engines of this contract disagree"
+		}
+	}
+	return verdict
+}
+
+func tooComplex() headgate.Violation {
+	return headgate.Violation{
+		Code: headgate.ViolationTooComplex, Line: 1, Column: 1,
+		Got:  "a payload that takes more work to check than its length allows",
+		Want: "a smaller or simpler payload",
+		Fix:  "Send a smaller payload, or several.",
+	}
+}
+
+func tooLarge(n int) headgate.Violation {
+	return headgate.Violation{
+		Code: headgate.ViolationTooLarge, Line: 1, Column: 1,
+		Got: plural(n, "byte", "bytes"), Want: "at most " + plural(MaxPayloadBytes, "byte", "bytes"),
+		Fix: "Send a smaller payload; keep large content elsewhere and send a reference.",
+	}
+}

@@ -1,0 +1,307 @@
+package contract
+
+import "fmt"
+
+// MaxVisits is the ceiling of a contract's cost: how many of its schemas one
+// value of a payload may meet. A contract above it is refused.
+const MaxVisits = 1024
+
+// maxCostSteps bounds the work of finding the cost.
+const maxCostSteps = 20_000_000
+
+// class groups the kinds of value that the cost tells apart.
+type class uint8
+
+const (
+	classScalar class = iota
+	classArray
+	classObject
+)
+
+// coster finds the worst number of schemas that one value meets. It follows
+// the schemas level by level into the payload: what a value at one level meets
+// says what its children meet. Type keywords and discriminators are honoured,
+// since they end a visit before it spreads.
+type coster struct {
+	p     *program
+	steps int
+	memo  [3][]int // visits, by class and node
+}
+
+const saturated = 1 << 40
+
+func add(a, b int) int { return min(a+b, saturated) }
+
+// bound refuses a program whose cost is above the ceiling.
+func (p *program) bound(depth int, hooks *compileHooks, rsn *reasons) {
+	ceiling := MaxVisits
+	if hooks.maxCost > 0 {
+		ceiling = hooks.maxCost
+	}
+	c := &coster{p: p}
+	for i := range c.memo {
+		c.memo[i] = make([]int, len(p.nodes))
+	}
+	entries := p.entries()
+	level := make([]int, len(p.nodes))
+	for _, e := range entries {
+		level[e.id] = max(c.visits(e, classScalar), c.visits(e, classArray), c.visits(e, classObject))
+		if level[e.id] > ceiling {
+			rsn.add(e.at, "one value meets %s schemas here, more than %d: nest less under allOf, anyOf and oneOf", countWords(level[e.id]), ceiling)
+			return
+		}
+		p.cost = max(p.cost, level[e.id])
+	}
+	keys := make([][]stepKey, len(p.nodes))
+	for _, e := range entries {
+		keys[e.id] = p.stepKeys(e)
+	}
+	for d := 1; d <= depth; d++ {
+		next := make([]int, len(p.nodes))
+		any := false
+		for _, e := range entries {
+			worst := 0
+			for _, k := range keys[e.id] {
+				cls := classObject
+				if k.item {
+					cls = classArray
+				}
+				worst = max(worst, c.step(e, cls, k, level))
+			}
+			if c.steps > maxCostSteps {
+				rsn.add("", "the contract is too complex to bound its cost: nest less under allOf, anyOf and oneOf")
+				return
+			}
+			if worst > ceiling {
+				rsn.add(e.at, "one value %d levels below meets %s schemas, more than %d: branches of anyOf and oneOf that lead back here need a property that tells them apart (required, with const)", d, countWords(worst), ceiling)
+				return
+			}
+			next[e.id] = worst
+			any = any || worst > 0
+			p.cost = max(p.cost, worst)
+		}
+		if !any {
+			return
+		}
+		level = next
+	}
+}
+
+func countWords(n int) string {
+	if n >= 1_000_000 {
+		return "over a million"
+	}
+	return fmt.Sprint(n)
+}
+
+// entries returns the root and every schema that is applied to a part of a
+// value.
+func (p *program) entries() []*node {
+	seen := make([]bool, len(p.nodes))
+	out := []*node{p.root}
+	seen[p.root.id] = true
+	for _, n := range p.nodes {
+		p.partValue(n, func(c *node) {
+			if !seen[c.id] {
+				seen[c.id] = true
+				out = append(out, c)
+			}
+		})
+	}
+	return out
+}
+
+// partValue calls fn for every schema that a visit of n applies to a part of
+// the value.
+func (p *program) partValue(n *node, fn func(*node)) {
+	each := func(c *node) {
+		if c != nil {
+			fn(c)
+		}
+	}
+	if o := n.object; o != nil {
+		for _, name := range o.names {
+			each(o.props[name])
+		}
+		for _, r := range o.patterns {
+			each(r.node)
+		}
+		each(o.additional)
+		each(o.propertyNames)
+	}
+	if a := n.array; a != nil {
+		for _, c := range a.prefix {
+			each(c)
+		}
+		each(a.rest)
+		each(a.contains)
+	}
+	each(n.unevalProps)
+	each(n.unevalItems)
+}
+
+func admitsClass(n *node, cls class) bool {
+	if n.always != 0 {
+		return false
+	}
+	switch {
+	case n.types == 0:
+		return true
+	case cls == classObject:
+		return n.types&typeObject != 0
+	case cls == classArray:
+		return n.types&typeArray != 0
+	}
+	return n.types&^(typeObject|typeArray) != 0
+}
+
+// spread calls fn for every schema that n applies to the same value, and
+// returns the sum of what it returns; of branches told apart by a
+// discriminator, the greatest counts.
+func (c *coster) spread(n *node, cls class, fn func(*node) int) int {
+	sum := 0
+	group := func(u *union) {
+		if u == nil {
+			return
+		}
+		worst := 0
+		for _, b := range u.branches {
+			v := fn(b)
+			if worst = max(worst, v); u.disc == nil || cls != classObject {
+				sum = add(sum, v)
+			}
+		}
+		if u.disc != nil && cls == classObject {
+			sum = add(sum, worst)
+		}
+	}
+	group(n.anyOf)
+	group(n.oneOf)
+	for _, targets := range [][]*node{c.p.recursiveTargets(n), c.p.dynamicTargets(n)} {
+		worst := 0
+		for _, t := range targets { // a dynamic reference goes one way at a time
+			worst = max(worst, fn(t))
+		}
+		sum = add(sum, worst)
+	}
+	c.p.sameValue(n, func(keyword string, child *node) {
+		switch keyword {
+		case "anyOf", "oneOf", "$recursiveRef", "$dynamicRef":
+		default:
+			sum = add(sum, fn(child))
+		}
+	})
+	return sum
+}
+
+// visits counts the schemas that n applies to one value, itself included.
+func (c *coster) visits(n *node, cls class) int {
+	if v := c.memo[cls][n.id]; v > 0 {
+		return v
+	}
+	v := 1
+	if admitsClass(n, cls) {
+		v = add(v, c.spread(n, cls, func(child *node) int { return c.visits(child, cls) }))
+	}
+	c.memo[cls][n.id] = v
+	return v
+}
+
+// stepKey is a step from a value to one of its parts: to a named property, to
+// any other one, to an item at an index or behind all prefixes.
+type stepKey struct {
+	name  string
+	other bool
+	item  bool
+	index int
+}
+
+// stepKeys returns the steps that the schemas at one value tell apart.
+func (p *program) stepKeys(e *node) []stepKey {
+	seen := map[*node]bool{}
+	names := map[string]bool{}
+	prefix, object, array := 0, false, false
+	var walk func(n *node)
+	walk = func(n *node) {
+		if seen[n] {
+			return
+		}
+		seen[n] = true
+		if o := n.object; o != nil {
+			object = true
+			for _, name := range o.names {
+				names[name] = true
+			}
+		}
+		if a := n.array; a != nil {
+			array = true
+			prefix = max(prefix, len(a.prefix))
+		}
+		object = object || n.unevalProps != nil
+		array = array || n.unevalItems != nil
+		p.sameValue(n, func(_ string, c *node) { walk(c) })
+	}
+	walk(e)
+	var keys []stepKey
+	for _, name := range sortedKeys(names) {
+		keys = append(keys, stepKey{name: name})
+	}
+	if object {
+		keys = append(keys, stepKey{other: true})
+	}
+	if array {
+		for i := range prefix + 1 {
+			keys = append(keys, stepKey{item: true, index: i})
+		}
+	}
+	return keys
+}
+
+// step sums what the parts behind one step meet, given what each schema leads
+// to one level less deep.
+func (c *coster) step(n *node, cls class, k stepKey, level []int) int {
+	if c.steps++; c.steps > maxCostSteps || !admitsClass(n, cls) {
+		return 0
+	}
+	sum := c.spread(n, cls, func(child *node) int { return c.step(child, cls, k, level) })
+	at := func(child *node) {
+		if child != nil {
+			sum = add(sum, level[child.id])
+		}
+	}
+	if k.item {
+		if a := n.array; a != nil {
+			if k.index < len(a.prefix) {
+				at(a.prefix[k.index])
+			} else {
+				at(a.rest)
+			}
+			at(a.contains)
+		}
+		at(n.unevalItems)
+		return sum
+	}
+	known := false
+	if o := n.object; o != nil {
+		if !k.other {
+			if child, ok := o.props[k.name]; ok {
+				known = true
+				at(child)
+			}
+		}
+		for _, r := range o.patterns {
+			if c.steps++; k.other || r.re.MatchString(k.name) {
+				known = known || !k.other
+				at(r.node)
+			}
+		}
+		if !known {
+			at(o.additional)
+		}
+		at(o.propertyNames)
+	}
+	if !known {
+		at(n.unevalProps)
+	}
+	return sum
+}

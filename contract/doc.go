@@ -1,0 +1,53 @@
+// Package contract compiles contracts and checks payloads against them: JSON
+// Schema drafts 4 to 2020-12 under a policy that treats payloads and schemas
+// as hostile.
+//
+// # Model
+//
+// [Compile] turns a schema and a [Policy] into a [Contract]. The schema
+// library (santhosh-tekuri/jsonschema) checks the schema against its dialect
+// and resolves its references; what it finds is lowered into a program of our
+// own. [Contract.Check] first reads the payload under the policy (grammar,
+// UTF-8, unique names, depth, numbers), then walks the program over the
+// payload's values in place, counting its work. A payload that is not accepted
+// is walked a second time for the report, which goes on after faults.
+//
+// # Closed objects
+//
+// [Policy.CloseObjects] refuses a member of any object in the payload that no
+// schema declares. A member is declared by a schema that applied to its object
+// and has it under properties or patternProperties, or under
+// additionalProperties or unevaluatedProperties with a schema that says
+// something about it; true and {} say nothing. Declarations of everything that
+// applied to the object count together, through $ref, allOf, the matching
+// branches of anyOf and oneOf, if with then or else, and dependencies, so that
+// composition keeps working. What a failed branch or not declares does not
+// count. An object in a place that is described by no schema may have no
+// members at all. To keep one object open on purpose, say so by
+// "patternProperties": {"": {}}.
+//
+// # Invariants
+//
+//  1. A payload is valid exactly when the schema library, with our formats
+//     asserted, says so, and the policy has no objection. The outside suites
+//     and the differential fuzz target hold this.
+//  2. Nothing is ever fetched: no schema makes this package open a file or a
+//     connection.
+//  3. The cost of a contract is bounded when it is compiled ([MaxVisits]), and
+//     the work of a check by the payload's length; beyond it the payload is
+//     refused as too_complex. A payload is never in doubt.
+//  4. The same digest and bytes give the same verdict, byte for byte.
+//  5. A report echoes nothing of a payload but clipped names and samples,
+//     escaped.
+//
+// # Failure
+//
+// A contract that cannot be compiled is an [*headgate.Error] with code
+// contract_invalid and the reasons with their places. A fault of a payload is
+// no error: it is a [headgate.Verdict].
+//
+// # Concurrency
+//
+// A Contract is immutable and safe for concurrent use. The functions of this
+// package keep no state.
+package contract

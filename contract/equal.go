@@ -1,0 +1,216 @@
+package contract
+
+import (
+	"encoding/json"
+	"hash/maphash"
+	"slices"
+	"strings"
+)
+
+// literal is a value written in a schema: of const, or one of enum.
+type literal struct {
+	value any // as decoded: nil, bool, string, json.Number, []any, map[string]any
+	size  int // values in it
+}
+
+func newLiteral(v any) literal { return literal{value: v, size: sizeOf(v)} }
+
+func sizeOf(v any) int {
+	n := 1
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			n += sizeOf(e)
+		}
+	case map[string]any:
+		for _, e := range v {
+			n += sizeOf(e)
+		}
+	}
+	return n
+}
+
+// enumSet finds a payload's value among the values of an enum without
+// comparing it with each.
+type enumSet struct {
+	values  []literal
+	scalars map[string]int // scalarKey → index into values
+	others  []int          // arrays and objects
+}
+
+func newEnumSet(values []any) *enumSet {
+	e := &enumSet{scalars: make(map[string]int, len(values))}
+	for i, v := range values {
+		e.values = append(e.values, newLiteral(v))
+		if key, ok := scalarKey(v); !ok {
+			e.others = append(e.others, i)
+		} else if _, dup := e.scalars[key]; !dup {
+			e.scalars[key] = i
+		}
+	}
+	return e
+}
+
+// scalarKey returns a string that equal scalars share, and false for arrays
+// and objects.
+func scalarKey(v any) (string, bool) {
+	switch v := v.(type) {
+	case nil:
+		return "z", true
+	case bool:
+		if v {
+			return "t", true
+		}
+		return "f", true
+	case string:
+		return "s" + v, true
+	case json.Number:
+		return string(parseDecimal([]byte(v)).appendKey([]byte{'n'})), true
+	default:
+		return "", false
+	}
+}
+
+// appendScalarKey appends the scalarKey of a payload's scalar.
+func (t *tape) appendScalarKey(dst []byte, i int32) []byte {
+	switch t.values[i].kind {
+	case kindNull:
+		return append(dst, 'z')
+	case kindBoolean:
+		return append(dst, t.text[t.values[i].start])
+	case kindString:
+		return append(append(dst, 's'), t.str(i)...)
+	default:
+		return parseDecimal(t.raw(i)).appendKey(append(dst, 'n'))
+	}
+}
+
+// equalsLiteral compares a payload's value with one of the schema. Numbers are
+// equal when their exact values are, objects whatever the order of members.
+func (t *tape) equalsLiteral(i int32, lit any) bool {
+	v := &t.values[i]
+	switch lit := lit.(type) {
+	case nil:
+		return v.kind == kindNull
+	case bool:
+		return v.kind == kindBoolean && t.truth(i) == lit
+	case string:
+		return v.kind == kindString && string(t.str(i)) == lit
+	case json.Number:
+		return v.kind == kindNumber && equalNumbers(t.raw(i), []byte(lit))
+	case []any:
+		if v.kind != kindArray || int(v.count) != len(lit) {
+			return false
+		}
+		child := i + 1
+		for _, want := range lit {
+			if !t.equalsLiteral(child, want) {
+				return false
+			}
+			child = t.values[child].next
+		}
+		return true
+	case map[string]any:
+		if v.kind != kindObject || int(v.count) != len(lit) {
+			return false
+		}
+		for child := i + 1; child < v.next; child = t.values[child].next {
+			want, ok := lit[string(t.name(child))]
+			if !ok || !t.equalsLiteral(child, want) {
+				return false
+			}
+		}
+		return true
+	default:
+		return false
+	}
+}
+
+func equalNumbers(a, b []byte) bool {
+	if string(a) == string(b) {
+		return true
+	}
+	return string(parseDecimal(a).appendKey(nil)) == string(parseDecimal(b).appendKey(nil))
+}
+
+// member is one member of an object, found by its name.
+type member struct {
+	name []byte
+	at   int32
+}
+
+// sortedMembers returns an object's members ordered by name.
+func (t *tape) sortedMembers(i int32) []member {
+	v := &t.values[i]
+	out := make([]member, 0, v.count)
+	for child := i + 1; child < v.next; child = t.values[child].next {
+		out = append(out, member{t.name(child), child})
+	}
+	slices.SortFunc(out, func(a, b member) int { return strings.Compare(string(a.name), string(b.name)) })
+	return out
+}
+
+// equalValues compares two values of the payload.
+func (t *tape) equalValues(a, b int32) bool {
+	va, vb := &t.values[a], &t.values[b]
+	if va.kind != vb.kind || va.count != vb.count {
+		return false
+	}
+	switch va.kind {
+	case kindNull:
+		return true
+	case kindBoolean:
+		return t.truth(a) == t.truth(b)
+	case kindNumber:
+		return equalNumbers(t.raw(a), t.raw(b))
+	case kindString:
+		return string(t.str(a)) == string(t.str(b))
+	case kindArray:
+		ca, cb := a+1, b+1
+		for ca < va.next {
+			if !t.equalValues(ca, cb) {
+				return false
+			}
+			ca, cb = t.values[ca].next, t.values[cb].next
+		}
+		return true
+	default:
+		ma, mb := t.sortedMembers(a), t.sortedMembers(b)
+		for i := range ma {
+			if string(ma[i].name) != string(mb[i].name) || !t.equalValues(ma[i].at, mb[i].at) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// hashValue feeds a value to h so that equal values hash alike. Every part is
+// delimited: a hash that is not lets a sender build thousands of different
+// values with one hash, and uniqueItems quadratic.
+func (t *tape) hashValue(h *maphash.Hash, i int32) {
+	v := &t.values[i]
+	switch v.kind {
+	case kindArray:
+		_ = h.WriteByte('[')
+		for child := i + 1; child < v.next; child = t.values[child].next {
+			t.hashValue(h, child)
+		}
+		_ = h.WriteByte(']')
+	case kindObject:
+		_ = h.WriteByte('{')
+		for _, m := range t.sortedMembers(i) {
+			hashBytes(h, 'k', m.name)
+			t.hashValue(h, m.at)
+		}
+		_ = h.WriteByte('}')
+	default:
+		hashBytes(h, 'v', t.appendScalarKey(nil, i))
+	}
+}
+
+func hashBytes(h *maphash.Hash, tag byte, b []byte) {
+	n := len(b)
+	_, _ = h.Write([]byte{tag, byte(n), byte(n >> 8), byte(n >> 16), byte(n >> 24)})
+	_, _ = h.Write(b)
+}

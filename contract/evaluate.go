@@ -1,0 +1,413 @@
+package contract
+
+import (
+	"hash/maphash"
+	"math/bits"
+
+	"github.com/headgate/headgate"
+)
+
+// The budget of one check: work units, of which a visited schema takes one.
+const (
+	budgetBase    = 1 << 18
+	budgetPerByte = 128
+)
+
+// evaluator decides one payload. With a report it goes on after a fault and
+// notes each; without, it stops at the first.
+type evaluator struct {
+	p     *program
+	t     *tape
+	work  int
+	limit int
+	// scope is the row of resources that evaluation came through.
+	scope []*resource
+	// declared has a bit for every value that some schema declared, where the
+	// policy closes objects; undo lists them in the order in which they were
+	// set, so that a branch that failed can take its own back.
+	declared []uint64
+	undo     []int32
+	// applied lists the schemas that spoke about an object, for near names.
+	applied map[int32][]*node
+	key     []byte
+	hash    maphash.Hash
+}
+
+func newEvaluator(p *program, t *tape) *evaluator {
+	e := &evaluator{p: p, t: t, limit: budgetBase + budgetPerByte*len(t.text)}
+	if p.closing {
+		e.declared = make([]uint64, len(t.values)/64+1)
+	}
+	return e
+}
+
+// over reports whether the budget is spent. Everything fails from then on.
+func (e *evaluator) over() bool { return e.work > e.limit }
+
+// evals is the set of children of one value that were evaluated, for the
+// unevaluated keywords.
+type evals struct {
+	all  bool
+	bits []uint64
+}
+
+func (s *evals) set(i int32) {
+	w := int(i >> 6)
+	for len(s.bits) <= w {
+		s.bits = append(s.bits, 0)
+	}
+	s.bits[w] |= 1 << (i & 63)
+}
+
+func (s *evals) has(i int32) bool {
+	w := int(i >> 6)
+	return s.all || w < len(s.bits) && s.bits[w]&(1<<(i&63)) != 0
+}
+
+func (s *evals) merge(o *evals) {
+	s.all = s.all || o.all
+	for w, b := range o.bits {
+		for b != 0 {
+			s.set(int32(w*64 + bits.TrailingZeros64(b)))
+			b &= b - 1
+		}
+	}
+}
+
+// fresh returns an empty set where one is needed at all.
+func fresh(need *evals) *evals {
+	if need == nil {
+		return nil
+	}
+	return &evals{}
+}
+
+func (e *evaluator) declare(i int32) {
+	if e.declared == nil {
+		return
+	}
+	w, b := int(i>>6), uint64(1)<<(i&63)
+	if w < len(e.declared) && e.declared[w]&b == 0 {
+		e.declared[w] |= b
+		e.undo = append(e.undo, i)
+	}
+}
+
+func (e *evaluator) isDeclared(i int32) bool { return e.declared[i>>6]&(1<<(i&63)) != 0 }
+
+// rollback takes back what was declared since the mark, and returns it.
+func (e *evaluator) rollback(mark int) []int32 {
+	taken := e.undo[mark:]
+	for _, i := range taken {
+		e.declared[i>>6] &^= 1 << (i & 63)
+	}
+	e.undo = e.undo[:mark]
+	return taken
+}
+
+// eval decides whether value v satisfies n. Evaluated children are added to ev
+// unless it is nil; faults are added to rep unless it is nil.
+func (e *evaluator) eval(n *node, v int32, ev *evals, rep *report) bool {
+	if e.work++; e.over() {
+		return false
+	}
+	if n.always != 0 {
+		if n.always < 0 && rep != nil {
+			rep.add(finding{code: headgate.ViolationForbidden, val: v, n: n})
+		}
+		return n.always > 0
+	}
+	if !e.p.dynamic || len(e.scope) > 0 && e.scope[len(e.scope)-1] == n.res {
+		return e.apply(n, v, ev, rep)
+	}
+	e.scope = append(e.scope, n.res)
+	ok := e.apply(n, v, ev, rep)
+	e.scope = e.scope[:len(e.scope)-1]
+	return ok
+}
+
+func (e *evaluator) apply(n *node, v int32, ev *evals, rep *report) bool {
+	if code, keyword := e.head(n, v); code != "" {
+		if rep != nil && !e.over() {
+			rep.add(finding{code: code, val: v, n: n, keyword: keyword})
+		}
+		return false
+	}
+	if n.ref != nil && n.draft < 2019 {
+		return e.eval(n.ref, v, nil, rep)
+	}
+	k := e.t.values[v].kind
+	own := ev
+	if n.unevalProps != nil && k == kindObject || n.unevalItems != nil && k == kindArray {
+		own = &evals{}
+	}
+	ok := e.refs(n, v, own, rep)
+	if !ok && rep == nil {
+		return false
+	}
+	switch k {
+	case kindObject:
+		if n.object != nil {
+			ok = e.object(n, v, own, rep) && ok
+		}
+	case kindArray:
+		if n.array != nil {
+			ok = e.array(n, v, own, rep) && ok
+		}
+	case kindString:
+		if n.strings != nil {
+			ok = e.text(n, v, rep) && ok
+		}
+	case kindNumber:
+		if n.numbers != nil {
+			ok = e.number(n, v, rep) && ok
+		}
+	}
+	if !ok && rep == nil {
+		return false
+	}
+	ok = e.combine(n, v, own, rep) && ok
+	if !ok && rep == nil {
+		return false
+	}
+	if own != ev {
+		ok = e.unevaluated(n, v, own, rep) && ok
+		if ev != nil {
+			ev.all = true
+		}
+	}
+	return ok && !e.over()
+}
+
+// head checks the keywords that say what the value is. After a fault there,
+// nothing more is worth saying about the value.
+func (e *evaluator) head(n *node, v int32) (code headgate.ViolationCode, keyword string) {
+	k := e.t.values[v].kind
+	if n.types != 0 && n.types&(1<<k) == 0 {
+		if k != kindNumber || n.types&typeInteger == 0 || !isInteger(e.t.raw(v)) {
+			return headgate.ViolationWrongType, "type"
+		}
+	}
+	if n.konst != nil {
+		e.work += n.konst.size
+		if !e.t.equalsLiteral(v, n.konst.value) {
+			return headgate.ViolationNotConst, "const"
+		}
+	}
+	if n.enum != nil && !e.inEnum(n.enum, v) {
+		return headgate.ViolationNotInEnum, "enum"
+	}
+	if n.format != nil && k == kindString {
+		s := e.t.str(v)
+		e.work += len(s) / 16
+		if n.format.name == "regex" {
+			e.work += len(s) * 16 // it is compiled
+		}
+		if !n.format.check(string(s)) {
+			return headgate.ViolationBadFormat, "format"
+		}
+	}
+	return "", ""
+}
+
+func (e *evaluator) inEnum(set *enumSet, v int32) bool {
+	val := &e.t.values[v]
+	if val.kind < kindArray {
+		e.work += int(val.end-val.start) / 32
+		e.key = e.t.appendScalarKey(e.key[:0], v)
+		_, ok := set.scalars[string(e.key)]
+		return ok
+	}
+	for _, i := range set.others {
+		e.work += min(set.values[i].size, int(val.next-v))
+		if e.over() {
+			return false
+		}
+		if e.t.equalsLiteral(v, set.values[i].value) {
+			return true
+		}
+	}
+	return false
+}
+
+// refs follows the references of 2019-09 and later.
+func (e *evaluator) refs(n *node, v int32, ev *evals, rep *report) bool {
+	ok := true
+	if n.ref != nil {
+		ok = e.eval(n.ref, v, ev, rep)
+	}
+	if n.recRef != nil && (ok || rep != nil) {
+		target := n.recRef
+		if target.res.recursiveAnchor {
+			for _, res := range e.scope {
+				if res.recursiveAnchor {
+					target = res.root
+					break
+				}
+			}
+		}
+		ok = e.eval(target, v, ev, rep) && ok
+	}
+	if n.dynRef != nil && (ok || rep != nil) {
+		target := n.dynRef
+		if n.dynName != "" {
+			for _, res := range e.scope {
+				if t := res.anchors[n.dynName]; t != nil {
+					target = t
+					break
+				}
+			}
+		}
+		ok = e.eval(target, v, ev, rep) && ok
+	}
+	return ok
+}
+
+// combine applies the keywords that combine schemas at one value.
+func (e *evaluator) combine(n *node, v int32, ev *evals, rep *report) bool {
+	ok := true
+	if n.not != nil {
+		mark := len(e.undo)
+		matched := e.eval(n.not, v, nil, nil)
+		e.rollback(mark)
+		if matched {
+			if rep == nil {
+				return false
+			}
+			rep.add(finding{code: headgate.ViolationForbidden, val: v, n: n, keyword: "not"})
+			ok = false
+		}
+	}
+	for _, c := range n.allOf {
+		if !e.eval(c, v, ev, rep) {
+			if rep == nil {
+				return false
+			}
+			ok = false
+		}
+	}
+	if n.anyOf != nil && !e.anyOf(n, v, ev, rep) {
+		if rep == nil {
+			return false
+		}
+		ok = false
+	}
+	if n.oneOf != nil && !e.oneOf(n, v, ev, rep) {
+		if rep == nil {
+			return false
+		}
+		ok = false
+	}
+	if n.ifs != nil {
+		ok = e.conditional(n, v, ev, rep) && ok
+	}
+	return ok
+}
+
+func (e *evaluator) conditional(n *node, v int32, ev *evals, rep *report) bool {
+	mark, tmp := len(e.undo), fresh(ev)
+	next := n.otherwise
+	if e.eval(n.ifs, v, tmp, nil) {
+		next = n.then
+		if ev != nil {
+			ev.merge(tmp)
+		}
+	} else {
+		e.rollback(mark)
+	}
+	return next == nil || e.eval(next, v, ev, rep)
+}
+
+// candidates returns the branches of a union that the value may match: all,
+// or the one that the discriminator chose, or none.
+func (e *evaluator) candidates(u *union, v int32) []*node {
+	if u.disc == nil || e.t.values[v].kind != kindObject {
+		return u.branches
+	}
+	child := e.find(v, u.disc.name)
+	if child < 0 || e.t.values[child].kind >= kindArray {
+		return nil
+	}
+	e.key = e.t.appendScalarKey(e.key[:0], child)
+	if i, ok := u.disc.byKey[string(e.key)]; ok {
+		return u.branches[i : i+1]
+	}
+	return nil
+}
+
+func (e *evaluator) anyOf(n *node, v int32, ev *evals, rep *report) bool {
+	matched := false
+	for _, b := range e.candidates(n.anyOf, v) {
+		mark, tmp := len(e.undo), fresh(ev)
+		if !e.eval(b, v, tmp, nil) {
+			e.rollback(mark)
+			continue
+		}
+		matched = true
+		if ev != nil {
+			ev.merge(tmp)
+		}
+		if ev == nil && e.declared == nil {
+			break
+		}
+	}
+	if !matched && rep != nil && !e.over() {
+		e.explainUnion(n, n.anyOf, "anyOf", v, rep)
+	}
+	return matched
+}
+
+func (e *evaluator) oneOf(n *node, v int32, ev *evals, rep *report) bool {
+	first, second := -1, -1
+	for i, b := range e.candidates(n.oneOf, v) {
+		mark, tmp := len(e.undo), fresh(ev)
+		if !e.eval(b, v, tmp, nil) {
+			e.rollback(mark)
+			continue
+		}
+		if first >= 0 {
+			second = i
+			break
+		}
+		first = i
+		if ev != nil {
+			ev.merge(tmp)
+		}
+	}
+	switch {
+	case e.over():
+		return false
+	case first >= 0 && second < 0:
+		return true
+	case rep == nil:
+	case first >= 0:
+		rep.add(finding{code: headgate.ViolationManyBranches, val: v, n: n, keyword: "oneOf", arg: first, arg2: second})
+	default:
+		e.explainUnion(n, n.oneOf, "oneOf", v, rep)
+	}
+	return false
+}
+
+// unevaluated applies the unevaluated keywords to what no other keyword
+// evaluated.
+func (e *evaluator) unevaluated(n *node, v int32, own *evals, rep *report) bool {
+	sub := n.unevalProps
+	if e.t.values[v].kind == kindArray {
+		sub = n.unevalItems
+	}
+	ok := true
+	end := e.t.values[v].next
+	for child := v + 1; child < end; child = e.t.values[child].next {
+		if own.has(e.t.values[child].ordinal) {
+			continue
+		}
+		if e.part(sub, v, child, n, "unevaluated", rep) {
+			continue
+		}
+		if rep == nil {
+			return false
+		}
+		ok = false
+	}
+	return ok
+}

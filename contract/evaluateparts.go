@@ -1,0 +1,344 @@
+package contract
+
+import (
+	"hash/maphash"
+
+	"github.com/headgate/headgate"
+)
+
+// find returns the member of an object with the name, or -1.
+func (e *evaluator) find(v int32, name string) int32 {
+	end := e.t.values[v].next
+	for child := v + 1; child < end; child = e.t.values[child].next {
+		e.work++
+		if string(e.t.name(child)) == name {
+			return child
+		}
+	}
+	return -1
+}
+
+// part applies a schema that stands for undeclared parts to one of them: a
+// false schema there means that the part is unknown, not forbidden.
+func (e *evaluator) part(sub *node, v, child int32, n *node, keyword string, rep *report) bool {
+	isMember := e.t.values[v].kind == kindObject
+	if isMember && !sub.trivial() {
+		e.declare(child)
+	}
+	if sub.always < 0 && rep != nil {
+		e.work++
+		code := headgate.ViolationUnknownProperty
+		if !isMember {
+			code = headgate.ViolationBadCount
+		} else {
+			e.declare(child) // reported here, not again by the policy
+		}
+		rep.add(finding{code: code, val: child, n: n, keyword: keyword})
+		return false
+	}
+	return e.eval(sub, child, nil, rep)
+}
+
+// trivial reports whether the schema accepts anything.
+func (n *node) trivial() bool {
+	return n.always > 0 || n.always == 0 && n.types == 0 && n.konst == nil && n.enum == nil && n.format == nil &&
+		n.ref == nil && n.recRef == nil && n.dynRef == nil && n.not == nil && n.ifs == nil && n.allOf == nil &&
+		n.anyOf == nil && n.oneOf == nil && n.object == nil && n.array == nil && n.strings == nil &&
+		n.numbers == nil && n.unevalProps == nil && n.unevalItems == nil
+}
+
+func (e *evaluator) object(n *node, v int32, ev *evals, rep *report) bool {
+	o, val := n.object, e.t.values[v]
+	if rep != nil && e.applied != nil {
+		e.applied[v] = append(e.applied[v], n)
+	}
+	count := int(val.count)
+	e.work += count/4 + len(o.required)/8
+	ok := true
+	if o.minProps > count || o.maxProps >= 0 && o.maxProps < count {
+		if rep == nil {
+			return false
+		}
+		ok = false
+		rep.addCount(v, n, "minProperties", o.minProps, "maxProperties", o.maxProps, count)
+	}
+	var few uint64
+	var many []bool
+	if len(o.required) > 64 {
+		many = make([]bool, len(o.required))
+	}
+	for child := v + 1; child < val.next; child = e.t.values[child].next {
+		name := e.t.name(child)
+		if o.requiredIndex != nil {
+			if i, isRequired := o.requiredIndex[string(name)]; isRequired {
+				if many != nil {
+					many[i] = true
+				} else {
+					few |= 1 << i
+				}
+			}
+		}
+		if !e.member(n, v, child, name, ev, rep) {
+			if rep == nil {
+				return false
+			}
+			ok = false
+		}
+	}
+	for i, name := range o.required {
+		have := many != nil && many[i] || many == nil && few&(1<<i) != 0
+		if have || o.requiredIndex[name] != i { // listed twice
+			continue
+		}
+		if rep == nil {
+			return false
+		}
+		ok = false
+		rep.add(finding{code: headgate.ViolationMissingRequired, val: v, name: name, n: n, keyword: "required"})
+	}
+	return e.dependencies(n, v, ev, rep) && ok
+}
+
+// member applies the schemas that an object's rules hold for one member.
+func (e *evaluator) member(n *node, v, child int32, name []byte, ev *evals, rep *report) bool {
+	o := n.object
+	ok, evaluated := true, false
+	if sub, found := o.props[string(name)]; found {
+		evaluated = true
+		e.declare(child)
+		ok = e.eval(sub, child, nil, rep)
+	}
+	for _, r := range o.patterns {
+		if !ok && rep == nil {
+			return false
+		}
+		e.work += 1 + len(name)*r.re.steps/64
+		if r.re.Match(name) {
+			evaluated = true
+			e.declare(child)
+			ok = e.eval(r.node, child, nil, rep) && ok
+		}
+	}
+	if !evaluated && o.hasAdditional {
+		evaluated = true
+		ok = e.part(o.additional, v, child, n, "additionalProperties", rep) && ok
+	}
+	if evaluated && ev != nil {
+		ev.set(e.t.values[child].ordinal)
+	}
+	if o.propertyNames != nil && (ok || rep != nil) && !e.nameFits(o.propertyNames, child) {
+		if rep != nil && !e.over() {
+			rep.add(finding{code: headgate.ViolationUnknownProperty, val: child, n: n, keyword: "propertyNames"})
+		}
+		ok = false
+	}
+	return ok
+}
+
+// nameFits applies a schema to the name of a member. The name becomes a value
+// of its own behind the payload's for as long as that takes.
+func (e *evaluator) nameFits(sub *node, child int32) bool {
+	m := e.t.values[child]
+	at := int32(len(e.t.values))
+	e.t.values = append(e.t.values, value{
+		kind: kindString, escaped: m.nameEscaped, start: m.nameStart, end: m.nameEnd, parent: child, next: at + 1,
+	})
+	ok := e.eval(sub, at, nil, nil)
+	e.t.values = e.t.values[:at]
+	return ok
+}
+
+func (e *evaluator) dependencies(n *node, v int32, ev *evals, rep *report) bool {
+	ok := true
+	for i := range n.object.dependencies {
+		d := &n.object.dependencies[i]
+		if e.find(v, d.name) < 0 {
+			continue
+		}
+		if d.node != nil {
+			ok = e.eval(d.node, v, ev, rep) && ok
+		}
+		for _, name := range d.required {
+			if e.find(v, name) >= 0 {
+				continue
+			}
+			ok = false
+			if rep != nil {
+				rep.add(finding{code: headgate.ViolationDependency, val: v, name: name, n: n, keyword: d.keyword, words: []string{d.name}})
+			}
+		}
+		if !ok && rep == nil {
+			return false
+		}
+	}
+	return ok
+}
+
+func (e *evaluator) array(n *node, v int32, ev *evals, rep *report) bool {
+	a, val := n.array, e.t.values[v]
+	count := int(val.count)
+	ok := true
+	if a.minItems > count || a.maxItems >= 0 && a.maxItems < count {
+		if rep == nil {
+			return false
+		}
+		ok = false
+		rep.addCount(v, n, "minItems", a.minItems, "maxItems", a.maxItems, count)
+	}
+	i := 0
+	for child := v + 1; child < val.next && (i < len(a.prefix) || a.rest != nil); child = e.t.values[child].next {
+		fits := true
+		if i < len(a.prefix) {
+			fits = e.eval(a.prefix[i], child, nil, rep)
+		} else {
+			fits = e.part(a.rest, v, child, n, a.restKeyword, rep)
+		}
+		if !fits {
+			if rep == nil {
+				return false
+			}
+			ok = false
+		}
+		if ev != nil {
+			ev.set(int32(i))
+		}
+		i++
+	}
+	if ev != nil && a.rest != nil {
+		ev.all = true
+	}
+	if a.unique && count > 1 && (ok || rep != nil) {
+		ok = e.unique(n, v, rep) && ok
+	}
+	if a.contains != nil && (ok || rep != nil) {
+		ok = e.contains(n, v, ev, rep) && ok
+	}
+	return ok
+}
+
+func (e *evaluator) contains(n *node, v int32, ev *evals, rep *report) bool {
+	a, end := n.array, e.t.values[v].next
+	least := 1
+	if a.minContains >= 0 {
+		least = a.minContains
+	}
+	matched := 0
+	for child := v + 1; child < end; child = e.t.values[child].next {
+		mark := len(e.undo)
+		if !e.eval(a.contains, child, nil, nil) {
+			e.rollback(mark)
+			continue
+		}
+		matched++
+		if ev != nil && n.draft >= 2020 {
+			ev.set(e.t.values[child].ordinal)
+		}
+		if matched >= least && a.maxContains < 0 && ev == nil && e.declared == nil {
+			return true
+		}
+	}
+	if matched >= least && (a.maxContains < 0 || matched <= a.maxContains) {
+		return true
+	}
+	if rep != nil && !e.over() {
+		keyword := "contains"
+		if matched > a.maxContains && a.maxContains >= 0 {
+			keyword = "maxContains"
+		} else if a.minContains >= 0 {
+			keyword = "minContains"
+		}
+		rep.add(finding{code: headgate.ViolationBadCount, val: v, n: n, keyword: keyword, arg: matched})
+	}
+	return false
+}
+
+// unique looks for two equal items: by hash, so that it stays linear.
+func (e *evaluator) unique(n *node, v int32, rep *report) bool {
+	val := e.t.values[v]
+	e.work += int(val.next-v) + int(val.end-val.start)/16
+	seen := make(map[uint64]int32, val.count)
+	seed := e.hash.Seed()
+	for child := v + 1; child < val.next; child = e.t.values[child].next {
+		if e.over() {
+			return false
+		}
+		var h maphash.Hash
+		h.SetSeed(seed)
+		e.t.hashValue(&h, child)
+		sum := h.Sum64()
+		if other, found := seen[sum]; found {
+			if e.t.equalValues(other, child) {
+				if rep != nil {
+					rep.add(finding{code: headgate.ViolationNotUnique, val: child, n: n, keyword: "uniqueItems", arg: int(e.t.values[other].ordinal)})
+				}
+				return false
+			}
+			continue // a true collision of 64 bits; nobody can build one without the seed
+		}
+		seen[sum] = child
+	}
+	return true
+}
+
+func (e *evaluator) text(n *node, v int32, rep *report) bool {
+	s := n.strings
+	ok := true
+	if s.minLength >= 0 || s.maxLength >= 0 {
+		e.work += int(e.t.values[v].end-e.t.values[v].start) / 32
+		if count := e.t.runes(v); count < s.minLength || s.maxLength >= 0 && count > s.maxLength {
+			if rep == nil {
+				return false
+			}
+			ok = false
+			rep.add(finding{code: headgate.ViolationBadLength, val: v, n: n, keyword: lengthKeyword(s, count), arg: count})
+		}
+	}
+	if s.pattern != nil {
+		str := e.t.str(v)
+		e.work += 1 + len(str)*s.pattern.steps/64
+		if e.over() {
+			return false
+		}
+		if !s.pattern.Match(str) {
+			if rep != nil {
+				rep.add(finding{code: headgate.ViolationBadPattern, val: v, n: n, keyword: "pattern"})
+			}
+			ok = false
+		}
+	}
+	return ok
+}
+
+func lengthKeyword(s *stringRules, count int) string {
+	if count < s.minLength {
+		return "minLength"
+	}
+	return "maxLength"
+}
+
+func (e *evaluator) number(n *node, v int32, rep *report) bool {
+	raw, r := e.t.raw(v), n.numbers
+	e.work += len(raw) / 4
+	keyword := ""
+	switch {
+	case r.min != nil && r.min.compare(raw) < 0:
+		keyword = "minimum"
+	case r.exclMin != nil && r.exclMin.compare(raw) <= 0:
+		keyword = "exclusiveMinimum"
+	case r.max != nil && r.max.compare(raw) > 0:
+		keyword = "maximum"
+	case r.exclMax != nil && r.exclMax.compare(raw) >= 0:
+		keyword = "exclusiveMaximum"
+	}
+	ok := keyword == ""
+	if !ok && rep != nil {
+		rep.add(finding{code: headgate.ViolationOutOfRange, val: v, n: n, keyword: keyword})
+	}
+	if r.multiple != nil && (ok || rep != nil) && !r.multiple.divides(raw) {
+		if rep != nil {
+			rep.add(finding{code: headgate.ViolationNotMultiple, val: v, n: n, keyword: "multipleOf"})
+		}
+		ok = false
+	}
+	return ok
+}

@@ -1,0 +1,176 @@
+package contract
+
+import "strings"
+
+const (
+	unreserved = "-._~"
+	subDelims  = "!$&'()*+,;="
+)
+
+// isURI checks URI of RFC 3986, appendix A: a scheme is demanded.
+func isURI(s string) bool {
+	colon := strings.IndexByte(s, ':')
+	return colon > 0 && isScheme(s[:colon]) && isReference(s[colon+1:], true)
+}
+
+// isURIReference checks URI-reference of RFC 3986, appendix A.
+func isURIReference(s string) bool { return isURI(s) || isReference(s, false) }
+
+func isScheme(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; !isAlpha(c) && (i == 0 || !isDigit(c) && c != '+' && c != '-' && c != '.') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// isReference checks what follows the scheme. Without one, the first segment
+// of a path without authority has no colon.
+func isReference(s string, afterScheme bool) bool {
+	s, fragment, _ := strings.Cut(s, "#")
+	s, query, _ := strings.Cut(s, "?")
+	if !uriChars(fragment, ":@/?") || !uriChars(query, ":@/?") {
+		return false
+	}
+	if rest, ok := strings.CutPrefix(s, "//"); ok {
+		slash := strings.IndexByte(rest, '/')
+		if slash < 0 {
+			slash = len(rest)
+		}
+		return isAuthority(rest[:slash]) && uriChars(rest[slash:], ":@/")
+	}
+	if first, _, _ := strings.Cut(s, "/"); !afterScheme && strings.Contains(first, ":") {
+		return false
+	}
+	return uriChars(s, ":@/")
+}
+
+func isAuthority(s string) bool {
+	if user, host, ok := strings.Cut(s, "@"); ok {
+		if !uriChars(user, ":") {
+			return false
+		}
+		s = host
+	}
+	if inner, ok := strings.CutPrefix(s, "["); ok {
+		address, port, ok := strings.Cut(inner, "]")
+		if !ok || !isIPv6(address) && !isIPvFuture(address) {
+			return false
+		}
+		return port == "" || port[0] == ':' && portDigits(port[1:])
+	}
+	host, port, _ := strings.Cut(s, ":")
+	return uriChars(host, "") && portDigits(port)
+}
+
+func portDigits(s string) bool {
+	_, ok := allDigits(s)
+	return s == "" || ok
+}
+
+func isIPvFuture(s string) bool {
+	if len(s) < 4 || s[0] != 'v' && s[0] != 'V' {
+		return false
+	}
+	version, rest, ok := strings.Cut(s[1:], ".")
+	if !ok || version == "" || rest == "" || strings.Contains(rest, "%") {
+		return false
+	}
+	for i := range len(version) {
+		if !isHex(version[i]) {
+			return false
+		}
+	}
+	return uriChars(rest, ":")
+}
+
+// uriChars checks for unreserved, sub-delims, percent-encoded and the extra
+// characters.
+func uriChars(s, extra string) bool {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case isAlpha(c), isDigit(c), strings.IndexByte(unreserved, c) >= 0,
+			strings.IndexByte(subDelims, c) >= 0, strings.IndexByte(extra, c) >= 0:
+		case c == '%':
+			if i+2 >= len(s) || !isHex(s[i+1]) || !isHex(s[i+2]) {
+				return false
+			}
+			i += 2
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// isURITemplate checks RFC 6570, section 2.
+func isURITemplate(s string) bool {
+	for s != "" {
+		open := strings.IndexByte(s, '{')
+		if open < 0 {
+			return isTemplateLiteral(s)
+		}
+		end := strings.IndexByte(s, '}')
+		if end < open || !isTemplateLiteral(s[:open]) || !isExpression(s[open+1:end]) {
+			return false
+		}
+		s = s[end+1:]
+	}
+	return true
+}
+
+func isTemplateLiteral(s string) bool {
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '%':
+			if i+2 >= len(s) || !isHex(s[i+1]) || !isHex(s[i+2]) {
+				return false
+			}
+			i += 2
+		case c <= ' ', c == 0x7F, strings.IndexByte("\"'<>\\^`{|}", c) >= 0:
+			return false
+		}
+	}
+	return true
+}
+
+func isExpression(s string) bool {
+	if s != "" && strings.IndexByte("+#./;?&=,!@|", s[0]) >= 0 {
+		s = s[1:]
+	}
+	for spec := range strings.SplitSeq(s, ",") {
+		if !isVarSpec(spec) {
+			return false
+		}
+	}
+	return true
+}
+
+func isVarSpec(s string) bool {
+	if name, ok := strings.CutSuffix(s, "*"); ok {
+		s = name
+	} else if name, length, ok := strings.Cut(s, ":"); ok {
+		if _, ok := allDigits(length); !ok || len(length) > 4 || length[0] == '0' {
+			return false
+		}
+		s = name
+	}
+	for part := range strings.SplitSeq(s, ".") {
+		if part == "" {
+			return false
+		}
+		for i := 0; i < len(part); i++ {
+			c := part[i]
+			switch {
+			case isAlpha(c), isDigit(c), c == '_':
+			case c == '%' && i+2 < len(part) && isHex(part[i+1]) && isHex(part[i+2]):
+				i += 2
+			default:
+				return false
+			}
+		}
+	}
+	return true
+}

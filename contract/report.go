@@ -1,0 +1,267 @@
+package contract
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/headgate/headgate"
+)
+
+// finding is one fault before it is put into words.
+type finding struct {
+	code    headgate.ViolationCode
+	val     int32  // the value at fault; the object, when a member is missing
+	name    string // of a missing member
+	n       *node  // schema that found it
+	keyword string
+	arg     int // a count or an index, by keyword
+	arg2    int
+	types   typeSet  // of wrong_type, over several branches
+	words   []string // wanted values, over several branches, or the name that asks
+}
+
+// maxFindings bounds what a report keeps; the first in order are kept.
+const maxFindings = 1024
+
+// report collects the faults of one payload.
+type report struct {
+	t       *tape
+	list    []finding
+	dropped int
+	marks   []int32 // values that a failed branch declared
+}
+
+func (r *report) add(f finding) {
+	if len(r.list) >= 2*maxFindings {
+		r.sort()
+		r.dropped += len(r.list) - maxFindings
+		r.list = r.list[:maxFindings]
+	}
+	r.list = append(r.list, f)
+}
+
+func (r *report) addCount(v int32, n *node, minKeyword string, least int, maxKeyword string, most, count int) {
+	if count < least {
+		r.add(finding{code: headgate.ViolationBadCount, val: v, n: n, keyword: minKeyword, arg: count})
+	}
+	if most >= 0 && count > most {
+		r.add(finding{code: headgate.ViolationBadCount, val: v, n: n, keyword: maxKeyword, arg: count})
+	}
+}
+
+// absorb takes over the findings of a branch.
+func (r *report) absorb(o *report) {
+	for _, f := range o.list {
+		r.add(f)
+	}
+	r.dropped += o.dropped
+	r.marks = append(r.marks, o.marks...)
+}
+
+// size counts the faults, the dropped ones included.
+func (r *report) size() int { return len(r.list) + r.dropped }
+
+// offset is where a finding stands in the payload.
+func (r *report) offset(f *finding) int32 {
+	v := &r.t.values[f.val]
+	if f.code == headgate.ViolationUnknownProperty {
+		return v.nameStart
+	}
+	return v.start
+}
+
+// compare orders findings by place, then by code; the rest makes the order
+// total, so that it never depends on the order of evaluation.
+func (r *report) compare(a, b finding) int {
+	return cmp.Or(
+		cmp.Compare(r.offset(&a), r.offset(&b)),
+		cmp.Compare(a.code, b.code),
+		cmp.Compare(a.val, b.val),
+		cmp.Compare(a.name, b.name),
+		cmp.Compare(a.n.at, b.n.at),
+		cmp.Compare(a.keyword, b.keyword),
+		cmp.Compare(a.arg, b.arg),
+	)
+}
+
+func (r *report) sort() { slices.SortStableFunc(r.list, r.compare) }
+
+// same reports whether two findings tell the sender the same, so that only the
+// first is worth a line.
+func same(a, b finding) bool {
+	if a.code != b.code || a.val != b.val || a.name != b.name {
+		return false
+	}
+	switch a.code {
+	case headgate.ViolationMissingRequired, headgate.ViolationUnknownProperty, headgate.ViolationNotUnique, headgate.ViolationDependency:
+		return true
+	}
+	return a.n == b.n && a.keyword == b.keyword
+}
+
+// finish orders the findings and drops repeated ones.
+func (r *report) finish() {
+	r.sort()
+	r.list = slices.CompactFunc(r.list, same)
+}
+
+// explainUnion adds why no branch of a union matched: the faults of the branch
+// that the value most likely meant, and of that branch alone.
+func (e *evaluator) explainUnion(n *node, u *union, keyword string, v int32, rep *report) {
+	if u.disc != nil && e.t.values[v].kind == kindObject {
+		e.explainDiscriminated(n, u, keyword, v, rep)
+		return
+	}
+	var likely []*branchReport
+	var types typeSet
+	for i, b := range u.branches {
+		br := e.diagnose(b, i, v)
+		if e.over() {
+			rep.add(finding{code: headgate.ViolationNoBranch, val: v, n: n, keyword: keyword})
+			return
+		}
+		if t := br.typeMismatch(v); t != 0 {
+			types |= t
+			continue
+		}
+		likely = append(likely, br)
+	}
+	switch {
+	case len(likely) == 0 && types != 0:
+		rep.add(finding{code: headgate.ViolationWrongType, val: v, n: n, keyword: keyword, types: types})
+	case len(likely) == 1:
+		e.take(rep, &likely[0].report)
+	case e.mergeValues(n, keyword, likely, rep), e.mergeMissing(n, keyword, v, likely, rep):
+	default:
+		best := slices.MinFunc(likely, func(a, b *branchReport) int {
+			return cmp.Or(cmp.Compare(a.misnamed(e.t, v), b.misnamed(e.t, v)), cmp.Compare(a.size(), b.size()), cmp.Compare(a.index, b.index))
+		})
+		if best.size() == 0 {
+			rep.add(finding{code: headgate.ViolationNoBranch, val: v, n: n, keyword: keyword})
+			return
+		}
+		e.take(rep, &best.report)
+	}
+}
+
+// explainDiscriminated explains a union whose branch a property chooses.
+func (e *evaluator) explainDiscriminated(n *node, u *union, keyword string, v int32, rep *report) {
+	if chosen := e.candidates(u, v); chosen != nil {
+		br := e.diagnose(chosen[0], 0, v)
+		e.take(rep, &br.report)
+		return
+	}
+	child := e.find(v, u.disc.name)
+	for _, b := range u.branches { // what any branch declares is not unknown
+		br := e.diagnose(b, 0, v)
+		e.restore(br.marks)
+	}
+	words := literalWords(u.disc.byKey)
+	if child < 0 {
+		rep.add(finding{code: headgate.ViolationMissingRequired, val: v, name: u.disc.name, n: n, keyword: keyword, words: words})
+		return
+	}
+	rep.add(finding{code: headgate.ViolationNotInEnum, val: child, n: n, keyword: keyword, words: words})
+}
+
+// branchReport is why one branch of a union does not match.
+type branchReport struct {
+	report
+	index int
+}
+
+func (e *evaluator) diagnose(b *node, index int, v int32) *branchReport {
+	br := &branchReport{report: report{t: e.t}, index: index}
+	mark := len(e.undo)
+	e.eval(b, v, nil, &br.report)
+	br.marks = append(br.marks, e.rollback(mark)...)
+	br.finish()
+	return br
+}
+
+// take makes a branch's findings and declarations those of the payload.
+func (e *evaluator) take(rep, branch *report) {
+	e.restore(branch.marks)
+	rep.absorb(branch)
+}
+
+func (e *evaluator) restore(marks []int32) {
+	for _, i := range marks {
+		e.declare(i)
+	}
+}
+
+// typeMismatch returns the types that the branch wants, when it failed because
+// the value itself has another.
+func (b *branchReport) typeMismatch(v int32) typeSet {
+	var t typeSet
+	for _, f := range b.list {
+		if f.val == v && f.code == headgate.ViolationWrongType {
+			if f.types != 0 {
+				t |= f.types
+			} else {
+				t |= f.n.types
+			}
+		}
+	}
+	return t
+}
+
+// misnamed counts the members of the value whose fixed value is another: signs
+// that the value was not meant for this branch.
+func (b *branchReport) misnamed(t *tape, v int32) int {
+	n := 0
+	for _, f := range b.list {
+		fixed := f.code == headgate.ViolationNotConst || f.code == headgate.ViolationNotInEnum
+		if fixed && (f.val == v || t.values[f.val].parent == v) {
+			n++
+		}
+	}
+	return n
+}
+
+// mergeValues handles branches that all ask for another fixed value at one and
+// the same place: what is wanted is any of their values.
+func (e *evaluator) mergeValues(n *node, keyword string, branches []*branchReport, rep *report) bool {
+	place := int32(-1)
+	var words []string
+	for _, b := range branches {
+		found := false
+		for _, f := range b.list {
+			if f.code != headgate.ViolationNotConst && f.code != headgate.ViolationNotInEnum {
+				continue
+			}
+			if place >= 0 && f.val != place {
+				continue
+			}
+			place, found = f.val, true
+			words = append(words, wantedWords(&f)...)
+			break
+		}
+		if !found {
+			return false
+		}
+	}
+	slices.Sort(words)
+	for _, b := range branches {
+		e.restore(b.marks)
+	}
+	rep.add(finding{code: headgate.ViolationNotInEnum, val: place, n: n, keyword: keyword, words: slices.Compact(words)})
+	return true
+}
+
+// mergeMissing handles branches that all ask for members that are not there.
+func (e *evaluator) mergeMissing(n *node, keyword string, v int32, branches []*branchReport, rep *report) bool {
+	var words []string
+	for _, b := range branches {
+		if b.size() != 1 || b.list[0].code != headgate.ViolationMissingRequired || b.list[0].val != v {
+			return false
+		}
+		words = append(words, b.list[0].name)
+	}
+	for _, b := range branches {
+		e.restore(b.marks)
+	}
+	rep.add(finding{code: headgate.ViolationNoBranch, val: v, n: n, keyword: keyword, words: words})
+	return true
+}

@@ -59,7 +59,8 @@ type Subscription interface {
 	// Receive returns between 1 and limit deliveries, waiting until there is
 	// one. It returns ctx's error when ctx ends, and an error that wraps
 	// ErrClosed after Close. Deliveries of one partition come in order, but
-	// for those that were settled with Retry.
+	// for those that were settled with Retry. A *GapError reports events lost
+	// to damaged storage; the subscription goes on behind them.
 	Receive(ctx context.Context, limit int) ([]Delivery, error)
 	// Settle ends deliveries. An unknown or already settled position is
 	// ignored. It never blocks on the network longer than ctx allows; an

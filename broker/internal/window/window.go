@@ -25,6 +25,7 @@ type Window struct {
 	wait   retries
 	timer  *time.Timer
 	closed error
+	faults []error // reported, not yet returned by Receive
 
 	// arrived wakes one waiting Receive. It holds one token: a woken caller
 	// that leaves deliveries behind puts it back.
@@ -133,6 +134,20 @@ func (w *Window) Offer(ctx context.Context, events []broker.Stored) error {
 	return nil
 }
 
+// maxFaults bounds the reports that are kept for a slow caller.
+const maxFaults = 64
+
+// Report makes one call of Receive return the error, before anything else.
+// Beyond [maxFaults] waiting reports, further ones are dropped.
+func (w *Window) Report(err error) {
+	w.mu.Lock()
+	if w.closed == nil && len(w.faults) < maxFaults {
+		w.faults = append(w.faults, err)
+	}
+	w.mu.Unlock()
+	w.signal()
+}
+
 // Receive implements [broker.Subscription].
 func (w *Window) Receive(ctx context.Context, limit int) ([]broker.Delivery, error) {
 	if limit < 1 {
@@ -146,6 +161,13 @@ func (w *Window) Receive(ctx context.Context, limit int) ([]broker.Delivery, err
 		if w.closed != nil {
 			w.mu.Unlock()
 			return nil, w.closed
+		}
+		if len(w.faults) > 0 {
+			err := w.faults[0]
+			w.faults = w.faults[1:]
+			w.mu.Unlock()
+			w.signal()
+			return nil, err
 		}
 		if w.ready > 0 {
 			out := w.take(limit)

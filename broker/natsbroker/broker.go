@@ -1,0 +1,211 @@
+package natsbroker
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/broker"
+)
+
+// Broker implements [broker.Broker] on NATS JetStream. Create it with [Open].
+type Broker struct {
+	cfg      Config
+	caps     broker.Caps
+	embedded *embedded // nil with an outside server
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	disk     *disk
+	writer   uint64 // tells this instance's frames from others'
+	serial   atomic.Uint64
+	fetchers chan *fetcher // idle ones
+	damaged  atomic.Uint64
+
+	// life ends when waiting for outcomes no longer makes sense: when Close
+	// ran out of time, and at its end.
+	life context.Context
+	kill context.CancelFunc
+
+	ensuring sync.Mutex // held over an Ensure
+
+	mu      sync.RWMutex
+	streams map[string]*stream
+	subs    map[*subscription]struct{}
+	closed  bool
+
+	calls sync.WaitGroup // publishes
+	tasks sync.WaitGroup // goroutines of the driver
+}
+
+var _ broker.Broker = (*Broker)(nil)
+
+// Open starts the embedded server or connects to an outside one. The streams
+// are opened by Ensure.
+func Open(ctx context.Context, cfg Config) (*Broker, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	b := &Broker{
+		cfg: cfg, caps: cfg.caps(), disk: newDisk(cfg), writer: rand.Uint64(),
+		fetchers: make(chan *fetcher, 8),
+		streams:  map[string]*stream{},
+		subs:     map[*subscription]struct{}{},
+	}
+	// The context of everything that outlives the call that began it; it is
+	// ended by Close, never by ctx.
+	b.life, b.kill = context.WithCancel(context.WithoutCancel(ctx))
+	var err error
+	if cfg.Dir != "" {
+		if b.embedded, err = startEmbedded(cfg); err != nil {
+			return nil, err
+		}
+	}
+	if b.nc, err = connect(cfg, b.embedded, b.reconnected); err != nil {
+		b.shut()
+		return nil, err
+	}
+	if b.js, err = jetstream.New(b.nc); err != nil {
+		b.shut()
+		return nil, unavailable("JetStream: %v", err)
+	}
+	if b.shared() {
+		if err := b.listenForWakes(); err != nil {
+			b.shut()
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// shared reports whether other nodes may write to the same streams.
+func (b *Broker) shared() bool { return b.embedded == nil }
+
+// Caps implements [broker.Broker].
+func (b *Broker) Caps() broker.Caps { return b.caps }
+
+// DamagedFrames returns how many times a stored message could not be read.
+func (b *Broker) DamagedFrames() uint64 { return b.damaged.Load() }
+
+// Close implements [broker.Broker].
+func (b *Broker) Close(ctx context.Context) error {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return nil
+	}
+	b.closed = true
+	b.mu.Unlock()
+
+	drained := make(chan struct{})
+	go func() { b.calls.Wait(); close(drained) }()
+	var err error
+	select {
+	case <-drained:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	b.kill() // what is still in flight answers Unknown
+	<-drained
+	for _, sub := range b.subscriptions() {
+		_ = sub.Close()
+	}
+	b.tasks.Wait()
+	b.shut()
+	return err
+}
+
+// shut releases the connection and the server.
+func (b *Broker) shut() {
+	b.kill()
+	if b.nc != nil {
+		b.nc.Close()
+	}
+	if b.embedded != nil {
+		b.embedded.stop()
+	}
+}
+
+func (b *Broker) isClosed() bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.closed
+}
+
+func (b *Broker) subscriptions() []*subscription {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	subs := make([]*subscription, 0, len(b.subs))
+	for s := range b.subs {
+		subs = append(subs, s)
+	}
+	return subs
+}
+
+// stream returns an open stream.
+func (b *Broker) stream(name string) (*stream, error) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if b.closed {
+		return nil, broker.Closed()
+	}
+	if s := b.streams[name]; s != nil {
+		return s, nil
+	}
+	return nil, broker.NoStream(name)
+}
+
+func (b *Broker) partition(name string, number uint32) (*partition, error) {
+	s, err := b.stream(name)
+	if err != nil {
+		return nil, err
+	}
+	if int64(number) >= int64(len(s.parts)) {
+		return nil, broker.NoPartition(name, number)
+	}
+	return s.parts[number], nil
+}
+
+// task runs f as a goroutine that Close waits for, unless the driver is closed.
+func (b *Broker) task(f func()) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if !b.closed {
+		b.tasks.Go(f)
+	}
+}
+
+// report tells of a stored message that cannot be read: loudly, since data is
+// lost or somebody else writes to the stream.
+func (b *Broker) report(d Damage) {
+	b.damaged.Add(1)
+	b.cfg.Logger.Error("stored frame cannot be read", "stream", d.Stream, "partition", d.Partition, "sequence", d.Sequence, "error", d.Err)
+	if b.cfg.Damaged != nil {
+		b.cfg.Damaged(d)
+	}
+}
+
+// Known implements [broker.Publisher]. While the window is being rebuilt after
+// a start it waits for that.
+func (b *Broker) Known(name, source, id string) (headgate.Position, bool) {
+	s, err := b.stream(name)
+	if err != nil {
+		return headgate.Position{}, false
+	}
+	select {
+	case <-s.rebuilt:
+	case <-b.life.Done():
+		return headgate.Position{}, false
+	}
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	return s.memory.get(digestOf(source, id), b.cfg.Now())
+}

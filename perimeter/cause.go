@@ -55,9 +55,7 @@ func (r *run) verify() {
 		c, err := r.p.cfg.Causal.Verify(token, r.s.Principal.Name)
 		if err != nil {
 			r.causeErr = errorOf(err)
-			if tell := r.p.cfg.Observer.Ignored; tell != nil {
-				tell(headgate.IgnoredInfo{Principal: r.s.Principal.Name, What: string(r.causeErr.Code), Door: r.s.Door})
-			}
+			r.ignored(string(r.causeErr.Code))
 			return
 		}
 		r.causes = append(r.causes, c)

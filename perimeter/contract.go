@@ -64,18 +64,13 @@ func violation(v *headgate.Verdict) *headgate.Error {
 	return err
 }
 
-// isJSON reports whether a media type is JSON in UTF-8: application/json,
-// text/json, or any type with the suffix +json (RFC 6839, section 3.1). An
-// absent one means JSON.
+// isJSON reports whether a media type is JSON in UTF-8. An absent one means
+// JSON.
 func isJSON(mediaType string) bool {
-	if mediaType == "" || mediaType == "application/json" {
-		return true
-	}
-	essence, params, _ := strings.Cut(mediaType, ";")
-	essence = strings.ToLower(strings.TrimSpace(essence))
-	if essence != "application/json" && essence != "text/json" && !strings.HasSuffix(essence, "+json") {
+	if !headgate.IsJSON(mediaType) {
 		return false
 	}
+	_, params, _ := strings.Cut(mediaType, ";")
 	for param := range strings.SplitSeq(params, ";") {
 		name, value, _ := strings.Cut(param, "=")
 		if !strings.EqualFold(strings.TrimSpace(name), "charset") {

@@ -125,8 +125,12 @@ func (r *run) record(ctx context.Context) {
 			continue
 		}
 		it, res := &r.s.Items[i], &r.results[i]
+		event := it.Event
+		if it.Err != nil && it.Raw != nil {
+			event = nil // what could be read of it is less than its bytes
+		}
 		refusals = append(refusals, quarantine.Refusal{
-			Principal: r.principalName(), Door: r.s.Door, Stage: res.Stage, Event: it.Event, Raw: it.Raw,
+			Principal: r.principalName(), Door: r.s.Door, Stage: res.Stage, Event: event, Raw: it.Raw,
 			Cause: id, Root: root, Err: res.Err, RequestID: r.s.RequestID, Ignored: it.Ignored,
 		})
 		items = append(items, i)

@@ -77,7 +77,9 @@ func (r *run) judge(ctx context.Context) {
 
 func (r *run) judgeOne(ctx context.Context, i int) {
 	r.results[i].Event = r.s.Items[i].Event
-	r.ignored(i)
+	for _, name := range r.s.Items[i].Ignored {
+		r.ignored(name)
+	}
 	if err := r.principal(); err != nil {
 		r.refuse(i, StagePrincipal, err)
 		return
@@ -108,12 +110,10 @@ func (r *run) judgeOne(ctx context.Context, i int) {
 	r.entries[i].state = statePassed
 }
 
-// ignored tells of the header attributes that the client sent.
-func (r *run) ignored(i int) {
+// ignored tells of something that only the perimeter sets and a client sent.
+func (r *run) ignored(what string) {
 	if tell := r.p.cfg.Observer.Ignored; tell != nil {
-		for _, name := range r.s.Items[i].Ignored {
-			tell(headgate.IgnoredInfo{Principal: r.principalName(), What: name, Door: r.s.Door})
-		}
+		tell(headgate.IgnoredInfo{Principal: r.principalName(), What: what, Door: r.s.Door})
 	}
 }
 
@@ -208,7 +208,7 @@ func (r *run) refuse(i int, stage Stage, err *headgate.Error) {
 	if tell := r.p.cfg.Observer.Refused; tell != nil {
 		info := headgate.RefusedInfo{Principal: r.principalName(), Stage: stage, Code: err.Code, Door: r.s.Door, Took: r.p.cfg.Now().Sub(r.begun)}
 		if e := res.Event; e != nil {
-			info.Type, info.ID = printable("type", e.Type, MaxID), printable("id", e.ID, MaxID)
+			info.Type, info.ID = printable(e.Type, headgate.MaxTypeLength), printable(e.ID, headgate.MaxIDLength)
 		}
 		tell(info)
 	}

@@ -10,12 +10,13 @@ func (r *run) stamp(i int) *headgate.Error {
 		key, err := en.typ.KeyOf.Eval(e)
 		if err != nil {
 			// Without its key the event would silently lose its place in order.
-			bad := badEnvelope("the ordering key of type %s cannot be read from the event: %v", e.Type, err)
+			bad := headgate.NewError(headgate.CodeBadEnvelope, "the ordering key of type %s cannot be read from the event: %v", e.Type, err)
 			bad.Fix = "Send partitionkey, or make the contract require what the key expression reads."
 			return bad
 		}
-		if err := text("the ordering key", key, MaxKey); err != nil {
-			return err
+		probe := headgate.Event{Type: e.Type, Key: key}
+		if err := probe.Validate(); err != nil {
+			return errorOf(err)
 		}
 		e.Key = key
 	}

@@ -42,7 +42,8 @@ type Config struct {
 	// default 24 hours.
 	KeyLife time.Duration
 	// RootLife is how long after its admission a root may have further events;
-	// default 90 days. It must exceed the retention of streams and quarantine.
+	// default 30 days. It must exceed the retention of streams and quarantine
+	// together.
 	// Accounts of gas are kept for twice as long.
 	RootLife time.Duration
 	// RootRate is the rate of roots of a principal that names none; default
@@ -113,7 +114,7 @@ func (c Config) withDefaults() Config {
 		c.KeyLife = 24 * time.Hour
 	}
 	if c.RootLife <= 0 {
-		c.RootLife = 90 * 24 * time.Hour
+		c.RootLife = 30 * 24 * time.Hour
 	}
 	if !(c.RootRate.Rate > 0) { // NaN too
 		c.RootRate.Rate = 100

@@ -12,7 +12,7 @@ import (
 )
 
 // maxCauses bounds the parents of one event.
-const maxCauses = 64
+const maxCauses = 16
 
 // Request asks for the admission of one event. A limit of 0 means its default.
 type Request struct {

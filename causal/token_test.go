@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"fmt"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -310,6 +313,26 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
+// TestTokensAreCheap: a token costs its own text, and a verified cause its
+// names. These are part of every delivery and publish.
+func TestTokensAreCheap(t *testing.T) {
+	e := open(t, Config{Store: newMemStore()})
+	ev := admit(t, e, Request{Principal: desk, Type: "a", EventID: "019ae4d7-1b1e-7c70-8f0c-0123456789ab"})
+	d := delivered(ev, alice)
+	token := e.Mint(d)
+	if n := testing.AllocsPerRun(1000, func() { e.Mint(d) }); n > 1.5 {
+		t.Errorf("Mint allocates %v times, want 1", n)
+	}
+	verify := func() {
+		if _, err := e.Verify(token, "alice"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := testing.AllocsPerRun(1000, verify); n > 6.5 {
+		t.Errorf("Verify allocates %v times, want at most 6", n)
+	}
+}
+
 func BenchmarkMint(b *testing.B) {
 	e := open(b, Config{Store: newMemStore()})
 	ev := admit(b, e, Request{Principal: desk, Type: "a", EventID: "019ae4d7-1b1e-7c70-8f0c-0123456789ab"})
@@ -356,5 +379,39 @@ func BenchmarkReserveChild(b *testing.B) {
 			b.Fatal(err)
 		}
 		r.Commit()
+	}
+}
+
+// BenchmarkEmitters reserves from many goroutines, under one root and under
+// one root each, debits included.
+func BenchmarkEmitters(b *testing.B) {
+	for _, shared := range []bool{true, false} {
+		for _, emitters := range []int{1, 8, 64} {
+			name := "own-roots"
+			if shared {
+				name = "one-root"
+			}
+			b.Run(fmt.Sprint(name, "/", emitters), func(b *testing.B) {
+				e := open(b, Config{Store: newMemStore()})
+				common := admit(b, e, Request{Principal: desk, Type: "a", EventID: "r", Gas: maxGas})
+				var n atomic.Int64
+				b.SetParallelism(max(1, emitters/runtime.GOMAXPROCS(0)))
+				b.RunParallel(func(pb *testing.PB) {
+					root := common
+					if !shared {
+						root = admit(b, e, Request{Principal: desk, Type: "a", EventID: fmt.Sprint("r", n.Add(1)), Gas: maxGas})
+					}
+					c := cause(e, root, alice)
+					for pb.Next() {
+						r, err := e.Reserve(context.Background(), Request{Principal: alice, Type: "b", EventID: "c", Causes: []*Cause{c}, Breadth: 1 << 30})
+						if err != nil {
+							b.Error(err)
+							return
+						}
+						r.Commit()
+					}
+				})
+			})
+		}
 	}
 }

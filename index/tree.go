@@ -17,6 +17,9 @@ const (
 	// maxRecords bounds the quarantine records that one tree reads.
 	maxRecords = 10_000
 	page       = 1000
+	// countRows is how many rows are read at once beyond the first page: every
+	// read skips what came before.
+	countRows = 10_000
 )
 
 // Node is one event of a tree.
@@ -122,7 +125,7 @@ func (x *Index) rows(ctx context.Context, t *Tree, root string, first []store.In
 			break
 		}
 		err := x.cfg.Store.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
-			batch, err = tx.Index.ByRoot(ctx, root, t.Events, page)
+			batch, err = tx.Index.ByRoot(ctx, root, t.Events, countRows)
 			return err
 		})
 		if err != nil {

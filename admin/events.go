@@ -135,7 +135,7 @@ func treeOf(p *headgate.Principal, t *index.Tree) api.Tree {
 		Gas: api.Gas{Total: t.Gas.Total, Debited: t.Gas.Debited, Local: t.Gas.Local, Known: t.Gas.Known},
 	}
 	if t.Gas.Known {
-		out.Gas.Left = t.Gas.Total - t.Gas.Debited + t.Gas.Local
+		out.Gas.Left = t.Gas.Left()
 	}
 	return out
 }

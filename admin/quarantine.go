@@ -4,12 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
-	"slices"
-	"unicode/utf8"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/gateway"
+	"github.com/headgate/headgate/quarantine"
 	"github.com/headgate/headgate/store"
 )
 
@@ -79,15 +78,12 @@ func (o *operator) listQuarantine(c *gateway.Call) error {
 }
 
 func quarantinedOf(r *store.QuarantineRecord) api.Quarantined {
-	out := api.Quarantined{
-		QID: r.QID, Kind: string(r.Kind), Reason: r.Reason, State: r.State, Fingerprint: r.Fingerprint, Family: r.Family,
-		Source: r.Source, ID: r.ID, Type: r.Type, RootID: r.Root, Cause: r.Cause, Subscription: r.Subscription, Stream: r.Stream,
-		Principal: r.Principal, Message: r.Message, Created: r.Created, Expires: r.Expires,
+	v := quarantine.ViewOf(r)
+	return api.Quarantined{
+		QID: v.QID, Kind: v.Kind, Reason: v.Reason, State: v.State, Fingerprint: v.Fingerprint, Family: v.Family,
+		Source: v.Source, ID: v.ID, Type: v.Type, RootID: v.Root, Cause: v.Cause, Subscription: v.Subscription, Stream: v.Stream,
+		Position: v.Position, Principal: v.Principal, Message: v.Message, Created: v.Created, Expires: v.Expires,
 	}
-	if r.Stream != "" && r.Subscription != "" {
-		out.Position = r.Position.String()
-	}
-	return out
 }
 
 func (o *operator) quarantineGroups(c *gateway.Call) error {
@@ -129,15 +125,13 @@ func (o *operator) getQuarantined(c *gateway.Call) error {
 	if !c.Principal.Can(headgate.RoleViewer) && r.Principal != c.Principal.Name {
 		return notFound("record")
 	}
-	out := api.QuarantinedWhole{Quarantined: quarantinedOf(&r), ContentType: r.ContentType, Detail: slices.Clone(r.Detail)}
-	if len(r.Body) > 0 {
+	v := quarantine.ViewOf(&r)
+	out := api.QuarantinedWhole{
+		Quarantined: quarantinedOf(&r), ContentType: v.ContentType, Body: v.Body, BodyBase64: v.BodyBase64, BodyClipped: v.BodyClipped, Detail: v.Detail,
+	}
+	if len(r.Body) > 0 && !v.BodyClipped {
 		sum := sha256.Sum256(r.Body)
 		out.BodySHA256 = hex.EncodeToString(sum[:])
-		if utf8.Valid(r.Body) {
-			out.Body = string(r.Body)
-		} else {
-			out.BodyBase64 = r.Body
-		}
 	}
 	return c.JSON(http.StatusOK, out)
 }

@@ -19,8 +19,8 @@ func (o *operator) subscriptionRoutes() []gateway.Route {
 			Description: "Without the role viewer: the caller's own.",
 		},
 		{
-			Method: http.MethodPut, Path: "/v1/subscriptions/{name}", ID: "putSubscription", Tag: tag, Role: headgate.RoleDeveloper, Handle: o.putSubscription,
-			Summary: "Add or change a subscription", Requests: []gateway.Body{{Media: api.TypeJSON, Of: api.SubscriptionSpec{}}},
+			Method: http.MethodPut, Path: "/v1/subscriptions/{name}", ID: "putSubscription", Tag: tag, Handle: o.putSubscription,
+			Summary: "Add or change a subscription", Description: ownNote, Requests: []gateway.Body{{Media: api.TypeJSON, Of: api.SubscriptionSpec{}}},
 			Responses: []gateway.Response{
 				{Status: http.StatusCreated, Doc: "Added", Of: api.Subscription{}},
 				{Status: http.StatusOK, Doc: "Changed, or unchanged", Of: api.Subscription{}},
@@ -31,20 +31,36 @@ func (o *operator) subscriptionRoutes() []gateway.Route {
 			Summary: "One subscription", Responses: ok("The subscription", api.Subscription{}),
 		},
 		{
-			Method: http.MethodDelete, Path: "/v1/subscriptions/{name}", ID: "deleteSubscription", Tag: tag, Role: headgate.RoleDeveloper, Handle: o.deleteSubscription,
-			Summary: "Remove a subscription with its progress", Responses: ok("Removed", api.Deleted{}),
+			Method: http.MethodDelete, Path: "/v1/subscriptions/{name}", ID: "deleteSubscription", Tag: tag, Handle: o.deleteSubscription,
+			Summary: "Remove a subscription with its progress", Description: ownNote, Responses: ok("Removed", api.Deleted{}),
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/subscriptions/{name}/pause", ID: "pauseSubscription", Tag: tag, Role: headgate.RoleDeveloper,
-			Summary: "Stop deliveries", Responses: ok("The subscription", api.Subscription{}),
+			Method: http.MethodPost, Path: "/v1/subscriptions/{name}/pause", ID: "pauseSubscription", Tag: tag,
+			Summary: "Stop deliveries", Description: ownNote, Responses: ok("The subscription", api.Subscription{}),
 			Handle: func(c *gateway.Call) error { return o.switchSubscription(c, o.Router.Pause) },
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/subscriptions/{name}/resume", ID: "resumeSubscription", Tag: tag, Role: headgate.RoleDeveloper,
-			Summary: "Start deliveries again", Responses: ok("The subscription", api.Subscription{}),
+			Method: http.MethodPost, Path: "/v1/subscriptions/{name}/resume", ID: "resumeSubscription", Tag: tag,
+			Summary: "Start deliveries again", Description: ownNote, Responses: ok("The subscription", api.Subscription{}),
 			Handle: func(c *gateway.Call) error { return o.switchSubscription(c, o.Router.Resume) },
 		},
 	}
+}
+
+// ownNote says who may change a subscription.
+const ownNote = "Needs the role developer, or that the subscription is the caller's own."
+
+// managed finds the subscription of the path, which the caller must be allowed
+// to change.
+func (o *operator) managed(c *gateway.Call) error {
+	s, err := o.subscription(c)
+	if err != nil {
+		return err
+	}
+	if s.Spec.As == c.Principal.Name {
+		return nil
+	}
+	return c.Require(headgate.RoleDeveloper)
 }
 
 // owns reports whether a caller may see a subscription.
@@ -144,6 +160,9 @@ func (o *operator) getSubscription(c *gateway.Call) error {
 }
 
 func (o *operator) deleteSubscription(c *gateway.Call) error {
+	if err := o.managed(c); err != nil {
+		return err
+	}
 	if err := o.Router.Delete(c.Context(), c.Path("name")); err != nil {
 		return err
 	}
@@ -151,6 +170,9 @@ func (o *operator) deleteSubscription(c *gateway.Call) error {
 }
 
 func (o *operator) switchSubscription(c *gateway.Call, act func(context.Context, string) error) error {
+	if err := o.managed(c); err != nil {
+		return err
+	}
 	if err := act(c.Context(), c.Path("name")); err != nil {
 		return err
 	}

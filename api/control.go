@@ -134,7 +134,7 @@ type Quarantined struct {
 	ID           string    `json:"id,omitempty"`
 	Type         string    `json:"type,omitempty"`
 	RootID       string    `json:"rootid,omitempty"`
-	Cause        string    `json:"cause,omitempty"`
+	Cause        string    `json:"causationid,omitempty"`
 	Subscription string    `json:"subscription,omitempty"`
 	Stream       string    `json:"stream,omitempty"`
 	Position     string    `json:"position,omitempty"`
@@ -150,10 +150,11 @@ type QuarantinedWhole struct {
 	ContentType string `json:"content_type,omitempty"`
 	// Body is the payload as text, never parsed; BodyBase64 instead when it is
 	// not valid UTF-8.
-	Body       string          `json:"body,omitempty" doc:"Payload as text, byte for byte"`
-	BodyBase64 []byte          `json:"body_base64,omitempty" doc:"Payload when it is not UTF-8"`
-	BodySHA256 string          `json:"body_sha256,omitempty"`
-	Detail     json.RawMessage `json:"detail,omitempty" doc:"Report, attempts, headers and telemetry"`
+	Body        string          `json:"body,omitempty" doc:"Payload as text, byte for byte"`
+	BodyBase64  []byte          `json:"body_base64,omitempty" doc:"Payload when it is not UTF-8"`
+	BodyClipped bool            `json:"body_clipped,omitempty" doc:"The payload was longer than what is kept"`
+	BodySHA256  string          `json:"body_sha256,omitempty"`
+	Detail      json.RawMessage `json:"detail,omitempty" doc:"Report, attempts, headers and telemetry"`
 }
 
 // Quarantine is a page of records, newest first.

@@ -1,0 +1,118 @@
+package condition
+
+import (
+	"strconv"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+
+	"github.com/headgate/headgate"
+)
+
+// Condition is a compiled boolean expression over one event.
+type Condition struct {
+	text    string
+	program cel.Program
+}
+
+// Compile compiles a boolean expression. The error says where it is wrong.
+func Compile(expr string) (*Condition, error) {
+	program, err := compile(expr, 0, cel.BoolType)
+	if err != nil {
+		return nil, err
+	}
+	return &Condition{text: expr, program: program}, nil
+}
+
+// String returns the expression as it was written.
+func (c *Condition) String() string { return c.text }
+
+// Match evaluates the condition. An error (a missing field, the cost limit)
+// is a non-match whose reason the caller shows in explanations.
+func (c *Condition) Match(e *headgate.Event) (bool, error) { return c.MatchOver(Over(e)) }
+
+// MatchOver is Match over a scope that several expressions share, so that the
+// event's data is parsed once for all of them.
+func (c *Condition) MatchOver(s *Scope) (bool, error) {
+	result, _, err := c.program.Eval(activation{s})
+	if err != nil {
+		return false, s.failed(err)
+	}
+	matched, isBool := result.(types.Bool)
+	if !isBool {
+		return false, headgate.NewError(headgate.CodeInvalidArgument,
+			"The condition yields a %s where true or false is wanted.", result.Type().TypeName())
+	}
+	return bool(matched), nil
+}
+
+// Value is a compiled expression over one event that yields text.
+type Value struct {
+	text  string
+	parts []part
+}
+
+// part is literal text, or an expression if it has a program.
+type part struct {
+	literal string
+	program cel.Program
+}
+
+// MaxText bounds the bytes of text that a [Value] yields.
+const MaxText = 4 << 10
+
+// CompileValue compiles an expression whose result is a string, an integer or
+// a boolean, such as data.ticket_id.
+func CompileValue(expr string) (*Value, error) {
+	program, err := compile(expr, 0, cel.StringType, cel.IntType, cel.UintType, cel.BoolType)
+	if err != nil {
+		return nil, err
+	}
+	return &Value{text: expr, parts: []part{{program: program}}}, nil
+}
+
+// String returns the expression or template as it was written.
+func (v *Value) String() string { return v.text }
+
+// Eval returns the result as text. Integers beyond 2^53 stay exact.
+func (v *Value) Eval(e *headgate.Event) (string, error) { return v.EvalOver(Over(e)) }
+
+// EvalOver is Eval over a scope that several expressions share.
+func (v *Value) EvalOver(s *Scope) (string, error) {
+	var text string
+	for _, p := range v.parts {
+		piece := p.literal
+		if p.program != nil {
+			var err error
+			if piece, err = s.text(p.program); err != nil {
+				return "", err
+			}
+		}
+		if len(text)+len(piece) > MaxText {
+			return "", headgate.NewError(headgate.CodeInvalidArgument, "The expression yields more than %d bytes.", MaxText)
+		}
+		text += piece
+	}
+	return text, nil
+}
+
+// text evaluates a program whose result is shown as text. Doubles are refused:
+// two ways of writing one number would be two keys.
+func (s *Scope) text(program cel.Program) (string, error) {
+	result, _, err := program.Eval(activation{s})
+	if err != nil {
+		return "", s.failed(err)
+	}
+	switch v := result.(type) {
+	case types.String:
+		return string(v), nil
+	case types.Int:
+		return strconv.FormatInt(int64(v), 10), nil
+	case types.Uint:
+		return strconv.FormatUint(uint64(v), 10), nil
+	case types.Bool:
+		return strconv.FormatBool(bool(v)), nil
+	}
+	return "", headgate.NewError(headgate.CodeInvalidArgument,
+		"The expression yields a %s where a string, an integer or a boolean is wanted.", result.Type().TypeName())
+}

@@ -238,3 +238,12 @@ func tooLarge(n int) headgate.Violation {
 		Fix: "Send a smaller payload; keep large content elsewhere and send a reference.",
 	}
 }
+
+// WithVersion returns the same contract under another version number. It
+// shares everything that was compiled.
+func (c *Contract) WithVersion(version int) *Contract {
+	d := *c
+	d.ref.Version = version
+	d.engine = general{&d}
+	return &d
+}

@@ -1,0 +1,187 @@
+package registry
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/contract"
+	"github.com/headgate/headgate/store"
+)
+
+// Config configures a registry.
+type Config struct {
+	// Store keeps the contracts. Required.
+	Store store.Store
+	// Policy is that of new versions. Stored versions keep the one that they
+	// were registered under.
+	Policy contract.Policy
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// Registry holds the contracts in use.
+type Registry struct {
+	store  store.Store
+	policy contract.Policy
+	now    func() time.Time
+
+	inUse atomic.Pointer[map[string]*contract.Contract]
+
+	// mu serialises the publication of a changed set, never its readers.
+	mu     sync.Mutex
+	broken map[string]error
+	// compiled keeps compiled versions that are not in use, by subject@version.
+	compiled map[string]*contract.Contract
+}
+
+// maxCompiled bounds the compiled versions that are kept beside those in use.
+const maxCompiled = 128
+
+// Open loads and compiles all contracts that are in use. Older versions are
+// compiled when they are asked for.
+func Open(ctx context.Context, cfg Config) (*Registry, error) {
+	if cfg.Store == nil {
+		return nil, headgate.NewError(headgate.CodeInvalidConfig, "registry: Store is missing")
+	}
+	if err := cfg.Policy.Validate(); err != nil {
+		return nil, err
+	}
+	r := &Registry{
+		store: cfg.Store, policy: cfg.Policy, now: cfg.Now,
+		broken: map[string]error{}, compiled: map[string]*contract.Contract{},
+	}
+	if r.now == nil {
+		r.now = time.Now
+	}
+	var rows []store.Contract
+	err := r.store.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		rows, err = tx.Contracts.Latest(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	set := make(map[string]*contract.Contract, len(rows))
+	for _, row := range rows {
+		c, err := compileRow(row)
+		if err != nil {
+			r.broken[row.Subject] = err
+			continue
+		}
+		set[row.Subject] = c
+	}
+	r.inUse.Store(&set)
+	return r, nil
+}
+
+// compileRow compiles a stored version under its own policy.
+func compileRow(row store.Contract) (*contract.Contract, error) {
+	pol, err := contract.UnmarshalPolicy(row.Policy)
+	if err != nil {
+		return nil, err
+	}
+	c, _, err := contract.Compile(row.Subject, row.Version, row.Schema, &contract.CompileOpts{Policy: pol, Draft: row.Draft})
+	return c, err
+}
+
+// Lookup returns the contract in use of a subject, or nil. It takes no lock.
+func (r *Registry) Lookup(subject string) *contract.Contract { return (*r.inUse.Load())[subject] }
+
+// Len returns how many subjects have a contract in use.
+func (r *Registry) Len() int { return len(*r.inUse.Load()) }
+
+// Broken returns the subjects whose stored contract does not compile, with the
+// reasons. Their events are refused until a new version is registered.
+func (r *Registry) Broken() map[string]error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.broken)
+}
+
+// publish brings what Lookup sees of a subject up to the store. The candidate
+// is a compiled version that is likely the latest; it may be nil.
+func (r *Registry) publish(ctx context.Context, subject string, candidate *contract.Contract) error {
+	for {
+		row, found, err := r.latest(ctx, subject)
+		if err != nil {
+			return err
+		}
+		var c *contract.Contract
+		var broken error
+		if found {
+			if candidate != nil && candidate.Ref().Version == row.Version {
+				c = candidate
+			} else {
+				c, broken = r.compile(row)
+			}
+		}
+		done, err := r.swap(ctx, subject, row, found, c, broken)
+		if err != nil || done {
+			return err
+		}
+	}
+}
+
+// swap puts a compiled version in use, unless the store changed meanwhile.
+func (r *Registry) swap(ctx context.Context, subject string, row store.Contract, found bool, c *contract.Contract, broken error) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, stillFound, err := r.latest(ctx, subject)
+	if err != nil {
+		return false, err
+	}
+	if stillFound != found || now.Version != row.Version {
+		return false, nil
+	}
+	delete(r.broken, subject)
+	if broken != nil {
+		r.broken[subject] = broken
+	}
+	set := maps.Clone(*r.inUse.Load())
+	if c != nil {
+		set[subject] = c
+	} else {
+		delete(set, subject)
+	}
+	r.inUse.Store(&set)
+	return true, nil
+}
+
+// latest reads the version in use, and whether there is one.
+func (r *Registry) latest(ctx context.Context, subject string) (store.Contract, bool, error) {
+	var row store.Contract
+	err := r.store.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		row, err = tx.Contracts.Get(ctx, subject, 0)
+		return err
+	})
+	if headgate.CodeOf(err) == headgate.CodeNotFound {
+		return store.Contract{}, false, nil
+	}
+	return row, err == nil, err
+}
+
+// compile compiles a stored version, or returns it from the cache.
+func (r *Registry) compile(row store.Contract) (*contract.Contract, error) {
+	key := headgate.ContractRef{Subject: row.Subject, Version: row.Version}.String()
+	r.mu.Lock()
+	c := r.compiled[key]
+	r.mu.Unlock()
+	if c != nil {
+		return c, nil
+	}
+	c, err := compileRow(row)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.compiled) >= maxCompiled {
+		clear(r.compiled)
+	}
+	r.compiled[key] = c
+	return c, nil
+}

@@ -105,7 +105,8 @@ func uriChars(s, extra string) bool {
 	return true
 }
 
-// isURITemplate checks RFC 6570, section 2.
+// isURITemplate checks RFC 6570, section 2, with the apostrophe in literals
+// that an erratum to it allows.
 func isURITemplate(s string) bool {
 	for s != "" {
 		open := strings.IndexByte(s, '{')
@@ -129,7 +130,7 @@ func isTemplateLiteral(s string) bool {
 				return false
 			}
 			i += 2
-		case c <= ' ', c == 0x7F, strings.IndexByte("\"'<>\\^`{|}", c) >= 0:
+		case c <= ' ', c == 0x7F, strings.IndexByte("\"<>\\^`{|}", c) >= 0:
 			return false
 		}
 	}

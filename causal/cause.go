@@ -1,6 +1,7 @@
 package causal
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
@@ -60,4 +61,13 @@ func quote(name string) string {
 		name = name[:limit]
 	}
 	return strconv.QuoteToASCII(name)
+}
+
+// days writes a long duration in days.
+func days(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d >= 2*day && d%day == 0 {
+		return fmt.Sprintf("%d days", d/day)
+	}
+	return d.String()
 }

@@ -37,13 +37,20 @@ const (
 	// clockMargin is how far apart the clocks of nodes may be before a token
 	// is refused too early because its key was retired.
 	clockMargin = 5 * time.Minute
+	// keyMemory is how long a key is kept after its last token expired, so
+	// that an old token is told from a forged one.
+	keyMemory = 7 * 24 * time.Hour
 )
 
 // key signs and verifies tokens.
 type key struct {
 	id              uint32
 	created, active time.Time
-	macs            sync.Pool // *mac
+	// until is when the last token that it signed has expired; zero while it
+	// has no successor. A token that claims to live longer was made by someone
+	// who got hold of an old key.
+	until time.Time
+	macs  sync.Pool // *mac
 }
 
 // mac is a keyed hash with room for its sum. Once a keyed hash was reset it
@@ -96,8 +103,8 @@ func (r *ring) signer(now time.Time) *key {
 	return r.keys[0]
 }
 
-// parseRing reads the keys from their settings.
-func parseRing(settings map[string][]byte) (*ring, error) {
+// parseRing reads the keys from their settings. Life is that of tokens.
+func parseRing(settings map[string][]byte, life time.Duration) (*ring, error) {
 	r := new(ring)
 	for name, v := range settings {
 		id, err := hex.DecodeString(strings.TrimPrefix(name, keyPrefix))
@@ -114,6 +121,9 @@ func parseRing(settings map[string][]byte) (*ring, error) {
 		}
 		return int(int64(a.id) - int64(b.id))
 	})
+	for i := range max(0, len(r.keys)-1) {
+		r.keys[i].until = r.keys[i+1].active.Add(life + clockMargin)
+	}
 	return r, nil
 }
 
@@ -138,7 +148,7 @@ func (e *Engine) refreshKeys(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r, err = parseRing(settings)
+		r, err = parseRing(settings, e.cfg.TokenLife)
 		return err
 	})
 	if err != nil {
@@ -147,24 +157,27 @@ func (e *Engine) refreshKeys(ctx context.Context) error {
 	if len(r.keys) == 0 {
 		return errNoKeys
 	}
-	e.ring.Store(r)
+	// The present keys have warm keyed hashes.
+	same := func(a, b *key) bool { return a.id == b.id && a.created.Equal(b.created) }
+	if have := e.ring.Load(); have == nil || !slices.EqualFunc(have.keys, r.keys, same) {
+		e.ring.Store(r)
+	}
 	return nil
 }
 
-// Rotate adds a new token key and retires the oldest ones whose tokens have all
-// expired. The new key verifies at once and signs after a minute, when every
-// node that runs has seen it.
+// Rotate adds a new token key and deletes the oldest ones, a week after the
+// last of their tokens has expired. The new key verifies at once and signs
+// after a minute, when every node that runs has seen it.
 func (e *Engine) Rotate(ctx context.Context) error {
 	now := e.cfg.Now()
 	return e.changeKeys(ctx, func(r *ring) (bool, []*key) {
-		// A key signs until its successor does; its last token lives on from
-		// there. Another node's rotation a moment ago counts as this one.
 		var retire []*key
-		for i := range len(r.keys) - 1 {
-			if now.Sub(r.keys[i+1].active) > e.cfg.TokenLife+clockMargin {
-				retire = append(retire, r.keys[i])
+		for _, k := range r.keys {
+			if !k.until.IsZero() && now.Sub(k.until) > keyMemory {
+				retire = append(retire, k)
 			}
 		}
+		// Another node's rotation a moment ago counts as this one.
 		return len(r.keys) == 0 || now.Sub(r.newest().created) >= activateAfter, retire
 	})
 }
@@ -183,7 +196,7 @@ func (e *Engine) changeKeys(ctx context.Context, decide func(*ring) (add bool, r
 		if err != nil {
 			return err
 		}
-		r, err := parseRing(settings)
+		r, err := parseRing(settings, e.cfg.TokenLife)
 		if err != nil {
 			return err
 		}
@@ -209,7 +222,7 @@ func (e *Engine) changeKeys(ctx context.Context, decide func(*ring) (add bool, r
 			}
 			settings[keyName(id)] = v
 		}
-		next, err = parseRing(settings)
+		next, err = parseRing(settings, e.cfg.TokenLife)
 		return err
 	})
 	if err != nil {

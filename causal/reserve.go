@@ -1,6 +1,7 @@
 package causal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -147,13 +148,13 @@ func (e *Engine) reserveChild(ctx context.Context, r *Request) (*Reservation, er
 	lin := causes[0].lineage
 	for _, c := range causes {
 		if now.Unix()-c.lineage.born > int64(e.cfg.RootLife/time.Second) {
-			err := headgate.NewError(headgate.CodeGasExhausted, "the root was admitted more than %s ago, after which its budget is closed", e.cfg.RootLife)
+			err := headgate.NewError(headgate.CodeGasExhausted, "the root was admitted more than %s ago, after which its budget is closed", days(e.cfg.RootLife))
 			err.Fix = "Start a new root."
 			return nil, err
 		}
 		lin.path.merge(&c.lineage.path)
 	}
-	if err := e.follow(r, &lin.path); err != nil {
+	if err := e.follow(r, &lin.path, causes); err != nil {
 		return nil, err
 	}
 	res.Header.Lineage = lin.append(make([]byte, 0, 40+8*lin.path.n))
@@ -214,22 +215,26 @@ func (res *Reservation) stamp(r *Request, causes []*Cause) error {
 }
 
 // follow adds the event to the path, or refuses it as a loop.
-func (e *Engine) follow(r *Request, p *path) error {
+func (e *Engine) follow(r *Request, p *path, causes []*Cause) error {
 	hash := hashPair(r.Principal.Name, r.Type)
 	if n := p.count(hash); n >= r.Repeats {
 		return headgate.NewError(headgate.CodeLoop,
 			"%s by %s came %d times on this causal path, and the type allows %d; the cycle: %s",
-			quote(r.Type), quote(r.Principal.Name), n, r.Repeats, e.cycle(r, p, hash))
+			quote(r.Type), quote(r.Principal.Name), n, r.Repeats, e.cycle(r, causes, hash))
 	}
 	e.pairs.see(hash, r.Principal.Name, r.Type)
 	p.add(hash)
 	return nil
 }
 
-// cycle puts the loop that the event would close into words.
-func (e *Engine) cycle(r *Request, p *path, hash uint64) string {
+// cycle puts the loop that the event would close into words, as it runs through
+// the parent with the greatest count.
+func (e *Engine) cycle(r *Request, causes []*Cause, hash uint64) string {
+	through := slices.MaxFunc(causes, func(a, b *Cause) int {
+		return cmp.Compare(a.lineage.path.count(hash), b.lineage.path.count(hash))
+	})
 	self := quote(r.Type) + " by " + quote(r.Principal.Name)
-	between := e.pairs.describe(p.since(hash))
+	between := e.pairs.describe(through.lineage.path.since(hash))
 	if between != "" {
 		between += " -> "
 	}

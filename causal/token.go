@@ -113,6 +113,9 @@ func (e *Engine) Verify(token, principal string) (*Cause, error) {
 	if !ok {
 		return nil, headgate.NewError(headgate.CodeTokenInvalid, "the causal token has an unknown content")
 	}
+	if !k.until.IsZero() && c.Expires.After(k.until) {
+		return nil, headgate.NewError(headgate.CodeTokenInvalid, "the causal token outlives the key that it was signed with")
+	}
 	return e.judge(c, principal)
 }
 

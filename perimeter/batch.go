@@ -24,7 +24,7 @@ type Batch struct {
 // Observer.Admitted is the publisher's to call, but for duplicates.
 func (p *Perimeter) Prepare(ctx context.Context, s Submission) *Batch {
 	r := p.start(&s)
-	r.allTwins = true
+	r.twinsFirst = true
 	r.judge(ctx)
 	r.finish(ctx)
 	b := &Batch{Results: r.results}

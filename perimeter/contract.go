@@ -26,7 +26,11 @@ func (r *run) contract(ctx context.Context, i int) *headgate.Error {
 	if err != nil {
 		return err
 	}
-	r.results[i].Contract = c.Ref()
+	if c != r.contractOf.c {
+		r.contractOf.c, r.contractOf.ref = c, c.Ref()
+		r.contractOf.name = r.contractOf.ref.String()
+	}
+	r.results[i].Contract = r.contractOf.ref
 	if v := c.Check(payload); v != nil && !v.Valid {
 		return violation(v)
 	}

@@ -49,14 +49,24 @@ func (r *run) publishTo(ctx context.Context, stream string, events []*headgate.E
 	outcomes, err := r.p.cfg.Broker.Publish(ctx, stream, events)
 	for k, i := range items {
 		switch {
-		case err != nil: // nothing was attempted
-			r.fail(i, errorOf(err))
+		case err != nil:
+			r.settle(i, refusedWhole(err))
 		case k >= len(outcomes):
 			r.settle(i, broker.Result{Outcome: broker.OutcomeUnknown})
 		default:
 			r.settle(i, outcomes[k])
 		}
 	}
+}
+
+// refusedWhole is the outcome of each event when the broker answered with an
+// error alone: nothing was attempted, unless the driver says that it may.
+func refusedWhole(err error) broker.Result {
+	e := errorOf(err)
+	if headgate.AsError(err) != nil && e.Info().Outcome == headgate.Unknown {
+		return broker.Result{Outcome: broker.OutcomeUnknown, Err: e}
+	}
+	return broker.Result{Outcome: broker.OutcomeThrottled, Err: e}
 }
 
 // settle turns the broker's outcome into the item's result.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/causal"
+	"github.com/headgate/headgate/contract"
 	"github.com/headgate/headgate/topology"
 )
 
@@ -48,11 +49,21 @@ type run struct {
 	causeErr *headgate.Error
 	verified bool
 
+	// contractOf is the contract that was looked up last, with its name made
+	// once for a run of items of one type.
+	contractOf struct {
+		c    *contract.Contract
+		ref  headgate.ContractRef
+		name string
+	}
+
 	// passed finds items by id, filled up to passedTo when first asked for.
 	passed   map[ident]int
 	passedTo int
-	// allTwins looks for twins before anything is published, since nothing is.
-	allTwins bool
+	// twinsFirst looks for twins before the cause, not only before a refusal
+	// stands: where nothing is published that the broker could compare with,
+	// and where a twin would hold gas that a later item needs.
+	twinsFirst bool
 }
 
 func (p *Perimeter) start(s *Submission) *run {
@@ -61,6 +72,8 @@ func (p *Perimeter) start(s *Submission) *run {
 		p: p, s: s, now: now.Round(0).UTC(), begun: s.Received,
 		entries: make([]entry, len(s.Items)),
 		results: make([]Result, len(s.Items)),
+
+		twinsFirst: len(s.Tokens)+len(s.Causes) > 0,
 	}
 	if r.begun.IsZero() {
 		r.begun = now
@@ -92,7 +105,7 @@ func (r *run) judgeOne(ctx context.Context, i int) {
 		r.refuse(i, StageRight, err)
 		return
 	}
-	if r.known(i) || r.allTwins && r.isTwin(i) {
+	if r.known(i) || r.twinsFirst && r.isTwin(i) {
 		return
 	}
 	if err := r.cause(ctx, i); err != nil {

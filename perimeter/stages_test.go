@@ -223,7 +223,7 @@ func TestKeys(t *testing.T) {
 	long := event("note.keyed", "", `{"key":"`+strings.Repeat("k", 5000)+`"}`)
 	control := event("note.keyed", "", `{"key":"a\u0007"}`)
 	wantCodes(t, g.admit(helpdesk(), own, read, long, control, event("note.keyed", "", `{}`)),
-		"ok", "ok", "too_large@stamp", "bad_envelope@stamp", "bad_envelope@stamp")
+		"ok", "ok", "bad_envelope@stamp", "bad_envelope@stamp", "bad_envelope@stamp")
 	if own.Key != "mine" || read.Key != "k" {
 		t.Errorf("keys %q and %q", own.Key, read.Key)
 	}

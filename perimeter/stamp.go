@@ -10,7 +10,7 @@ func (r *run) stamp(i int) *headgate.Error {
 		key, err := en.typ.KeyOf.Eval(e)
 		if err != nil {
 			// Without its key the event would silently lose its place in order.
-			bad := headgate.NewError(headgate.CodeBadEnvelope, "the ordering key of type %s cannot be read from the event: %v", e.Type, err)
+			bad := headgate.NewError(headgate.CodeBadEnvelope, "the ordering key of type %s cannot be read from the event: %s", e.Type, errorOf(err).Detail)
 			bad.Fix = "Send partitionkey, or make the contract require what the key expression reads."
 			return bad
 		}
@@ -25,6 +25,6 @@ func (r *run) stamp(i int) *headgate.Error {
 	e.Header.Principal = p.Name
 	e.Header.Actor = p.Kind
 	e.Header.RecordedTime = r.now
-	e.DataSchema = r.results[i].Contract.String()
+	e.DataSchema = r.contractOf.name // of this item, judged just now
 	return nil
 }

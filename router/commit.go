@@ -390,16 +390,22 @@ func (s *sub) apply(batch []*op, rows []store.Progress) {
 	}
 }
 
-// tellBroker settles at the broker. Its failure is harmless: what is settled
-// is decided by the store, and an event handed out again is recognised.
+// tellBroker settles at the broker. What is settled is decided by the store,
+// so that a failure loses nothing; but the broker may hold the events to be
+// unsettled, and stop reading when it has too many. The feed then begins anew.
 func (s *sub) tellBroker(feed broker.Subscription, list []broker.Settlement) {
 	if feed == nil || len(list) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := feed.Settle(ctx, list); err != nil && !errors.Is(err, broker.ErrClosed) {
-		s.r.log.Debug("broker not told of settlements", "subscription", s.name, "err", err)
+	err := feed.Settle(ctx, list)
+	if err == nil || errors.Is(err, broker.ErrClosed) {
+		return
+	}
+	s.r.log.Debug("broker not told of settlements, reading anew", "subscription", s.name, "err", err)
+	if err := feed.Close(); err != nil {
+		s.r.log.Debug("broker subscription not closed", "subscription", s.name, "err", err)
 	}
 }
 

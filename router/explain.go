@@ -88,11 +88,12 @@ func (s *sub) explain(ctx context.Context, e *headgate.Event, stream string, pos
 	case !st.Matched:
 		st.State = "unmatched"
 	}
+	begun := max(1, int(s.ended.at[endedKey{stream, pos}])) // of an event that was dispatched
 	s.mu.Unlock()
 	var err error
 	switch {
 	case st.State == "" || st.State == "unmatched":
-		err = s.explainEnd(ctx, e, stream, pos, &st)
+		err = s.explainEnd(ctx, e, stream, pos, begun, &st)
 	case row:
 		err = s.explainRow(ctx, stream, pos, &st)
 	}
@@ -101,9 +102,9 @@ func (s *sub) explain(ctx context.Context, e *headgate.Event, stream string, pos
 
 // explainEnd finds out how an ended event ended: by its quarantine record, or
 // settled when there is none.
-func (s *sub) explainEnd(ctx context.Context, e *headgate.Event, stream string, pos headgate.Position, st *State) error {
+func (s *sub) explainEnd(ctx context.Context, e *headgate.Event, stream string, pos headgate.Position, begun int, st *State) error {
 	if st.State == "" {
-		st.State = "settled"
+		st.State, st.Attempts = "settled", begun
 	}
 	recs, err := s.r.quarantine.List(ctx, store.QuarantineFilter{Subscription: s.name, ID: e.ID, Limit: 100})
 	if err != nil {
@@ -114,6 +115,10 @@ func (s *sub) explainEnd(ctx context.Context, e *headgate.Event, stream string, 
 			continue
 		}
 		st.QID, st.State = rec.QID, string(rec.Kind)
+		st.Attempts = 0
+		if rec.Kind == store.KindParked {
+			st.Attempts = begun
+		}
 		if rec.Reason == "no_header" {
 			st.State = "discarded"
 		}

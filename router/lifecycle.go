@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -75,7 +76,7 @@ func (s *sub) startHandler(c contexts, fn HandlerFunc) {
 
 // close drains: no more dispatches, handlers end, open claims are given up
 // without using up an attempt, and progress is saved.
-func (s *sub) close() error {
+func (s *sub) close(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
 	for _, w := range s.waiters {
@@ -98,7 +99,7 @@ func (s *sub) close() error {
 	s.stopCommitter()
 	s.committing.Wait()
 	s.giveUp(errStopped())
-	return err
+	return errors.Join(err, s.saveSuspects(ctx))
 }
 
 // giveUpClaims records the attempts of open pull claims, so that the next

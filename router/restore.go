@@ -2,7 +2,9 @@ package router
 
 import (
 	"context"
+	"encoding/binary"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/headgate/headgate"
@@ -92,12 +94,77 @@ func (s *sub) restoreProgress(ctx context.Context, unclean bool) error {
 			s.addPart(row)
 		}
 	}
-	if unclean {
-		for _, p := range s.parts {
-			p.suspect = p.floor + dispatchSpan
+	return s.restoreSuspects(ctx, unclean)
+}
+
+// suspectPrefix starts the settings that remember, over a clean stop, which
+// events an unclean one before it left suspect.
+const suspectPrefix = "router/suspect/"
+
+func suspectKey(subscription string, id partID) string {
+	return suspectPrefix + subscription + "/" + id.stream + "/" + strconv.FormatUint(uint64(id.partition), 10)
+}
+
+// restoreSuspects notes which events an earlier life may have dispatched:
+// after an unclean stop those that were there, up to the bound of how far it
+// dispatched beyond a stored floor; after a clean one what it had left over.
+func (s *sub) restoreSuspects(ctx context.Context, unclean bool) error {
+	err := s.r.store.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+		left, err := tx.Settings.List(ctx, suspectPrefix+s.name+"/")
+		for id, p := range s.parts {
+			if v := left[suspectKey(s.name, id)]; len(v) == 8 {
+				p.suspect = binary.BigEndian.Uint64(v)
+			}
+		}
+		return err
+	})
+	if err != nil || !unclean {
+		return err
+	}
+	for id, p := range s.parts {
+		stats, err := s.r.broker.Stat(ctx, id.stream)
+		if err != nil {
+			return err
+		}
+		for _, st := range stats {
+			if st.Partition == id.partition {
+				p.suspect = max(p.suspect, min(p.floor+dispatchSpan, st.Next))
+			}
 		}
 	}
 	return nil
+}
+
+// saveSuspects stores what is still suspect, before a clean stop.
+func (s *sub) saveSuspects(ctx context.Context) error {
+	left := map[string][]byte{}
+	s.mu.Lock()
+	for id, p := range s.parts {
+		if p.suspect > p.floor {
+			left[suspectKey(s.name, id)] = binary.BigEndian.AppendUint64(nil, p.suspect)
+		}
+	}
+	s.mu.Unlock()
+	prefix := suspectPrefix + s.name + "/"
+	var have map[string][]byte
+	err := s.r.store.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		have, err = tx.Settings.List(ctx, prefix)
+		return err
+	})
+	if err != nil || (len(left) == 0 && len(have) == 0) {
+		return err
+	}
+	return s.r.store.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		if err := deleteSettings(ctx, tx, prefix); err != nil {
+			return err
+		}
+		for k, v := range left {
+			if err := tx.Settings.Put(ctx, k, v); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // blockPrefix starts the settings that remember blocked keys.

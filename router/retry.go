@@ -245,13 +245,32 @@ func (s *sub) afterEnd(it *item, e ender, o *op, tomb bool, now time.Time, err e
 
 // waitForRoom tries to end an item again later, because the quarantine is
 // full. Its key waits, and so does its place among the deliveries in flight.
+// Its attempts are saved first, so that a restart does not forget them.
 func (s *sub) waitForRoom(it *item, e ender) {
 	now := s.r.now()
 	if s.warn("quarantine", now) {
 		s.r.log.Error("quarantine full, deliveries wait", "subscription", s.name)
 	}
-	s.later(now.Add(5*time.Second), func() { s.end(it, e) })
+	again := func(error) {
+		s.later(s.r.now().Add(roomWait), func() { s.end(it, e) })
+	}
+	if it.row || it.attempts == 0 {
+		again(nil)
+		return
+	}
+	s.submit(&op{
+		it: it, mark: true, put: s.row(it, store.ExceptionRetry, int(it.attempts), now), act: broker.Drop, durable: true, internal: true,
+		done: func(err error) {
+			if err == nil {
+				s.toRow(it)
+			}
+			again(err)
+		},
+	})
 }
+
+// roomWait is how long a delivery waits before it asks a full quarantine again.
+const roomWait = 5 * time.Second
 
 func (s *sub) parked(it *item, e ender) quarantine.Parked {
 	p := quarantine.Parked{

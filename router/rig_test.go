@@ -179,14 +179,9 @@ func (r *rig) start() {
 	eng.SetClaims(rt)
 	run, cancel := context.WithCancel(ctx)
 	r.router, r.cancel, r.ended = rt, cancel, make(chan error, 1)
-	ready := make(chan struct{})
 	go func() { r.ended <- rt.Run(run) }()
-	go func() { // Run takes commands once everything is started
-		_ = rt.command(run, func(contexts) error { return nil })
-		close(ready)
-	}()
 	select {
-	case <-ready:
+	case <-rt.Started():
 	case err := <-r.ended:
 		r.t.Fatalf("the router did not start: %v", err)
 	}

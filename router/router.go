@@ -73,11 +73,16 @@ type Router struct {
 	mint    func(causal.Delivered) string
 	causeOf func(causal.Delivered) *causal.Cause
 
-	pump       *pump
-	commands   chan command
+	pump     *pump
+	commands chan command
+	started  chan struct{} // closed once everything runs
+	// starting is held by changes that find the router not running, and while
+	// it begins to: what they store is loaded.
+	starting   sync.Mutex
 	background sync.WaitGroup // pulls that outlive their caller
 
 	mu       sync.Mutex
+	begun    bool
 	running  bool
 	unclean  bool // the node's last life did not drain
 	subs     map[string]*sub
@@ -109,7 +114,7 @@ func New(cfg Config) (*Router, error) {
 		quarantine: cfg.Quarantine, observer: cfg.Observer, log: cfg.Log, now: cfg.Now, random: cfg.Random,
 		buffer: cfg.Buffer, tokenLife: cfg.TokenLife, drain: cfg.Drain,
 		prepare: cfg.Perimeter.Prepare, mint: cfg.Causal.Mint, causeOf: cfg.Causal.CauseOf,
-		commands: make(chan command), newClaim: randomClaim,
+		commands: make(chan command), started: make(chan struct{}), newClaim: randomClaim,
 		subs: map[string]*sub{}, handlers: map[string]HandlerFunc{}, lagWarn: map[partID]time.Time{},
 	}
 	if r.observer == nil {
@@ -159,13 +164,9 @@ const cleanKey = "router/clean"
 // in-process handlers, gives open claims up, and saves progress. It returns
 // nil after a drain, and an error when it could not start or not save.
 func (r *Router) Run(ctx context.Context) error {
-	r.mu.Lock()
-	if r.running {
-		r.mu.Unlock()
-		return headgate.NewError(headgate.CodeConflict, "the router runs already")
+	if err := r.begin(); err != nil {
+		return err
 	}
-	r.running = true
-	r.mu.Unlock()
 	// What commits must outlive the end of ctx until the drain is over.
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
@@ -174,10 +175,11 @@ func (r *Router) Run(ctx context.Context) error {
 	if err := r.start(soft, hard); err != nil {
 		cancel()
 		kill()
-		r.stopAll()
+		_ = r.stopAll(hard) // the error of the start says more
 		r.setRunning(false)
 		return err
 	}
+	close(r.started)
 	var pumping sync.WaitGroup
 	pumping.Go(func() { r.pump.run(soft) })
 	for soft.Err() == nil {
@@ -191,7 +193,7 @@ func (r *Router) Run(ctx context.Context) error {
 	r.setRunning(false)
 	overdue := time.AfterFunc(r.drain, kill)
 	defer overdue.Stop()
-	err := r.stopAll()
+	err := r.stopAll(hard)
 	pumping.Wait()
 	if _, left := r.pump.scan(hard); left != nil {
 		r.log.Warn("node outbox not emptied, it goes on at the next start", "err", left)
@@ -203,6 +205,23 @@ func (r *Router) Run(ctx context.Context) error {
 	r.background.Wait()
 	return err
 }
+
+// begin notes that the router runs; a router runs once.
+func (r *Router) begin() error {
+	r.starting.Lock()
+	defer r.starting.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.begun {
+		return headgate.NewError(headgate.CodeConflict, "the router runs, or ran, already")
+	}
+	r.begun, r.running = true, true
+	return nil
+}
+
+// Started is closed once Run has loaded every subscription and deliveries
+// flow. It is never closed when Run fails before.
+func (r *Router) Started() <-chan struct{} { return r.started }
 
 func (r *Router) setRunning(v bool) {
 	r.mu.Lock()
@@ -290,7 +309,7 @@ func (r *Router) setClean(ctx context.Context, clean bool) error {
 }
 
 // stopAll drains every subscription.
-func (r *Router) stopAll() error {
+func (r *Router) stopAll(ctx context.Context) error {
 	r.mu.Lock()
 	subs := r.subs
 	r.subs = map[string]*sub{}
@@ -298,7 +317,7 @@ func (r *Router) stopAll() error {
 	var wg sync.WaitGroup
 	errs := make(chan error, len(subs))
 	for _, s := range subs {
-		wg.Go(func() { errs <- s.close() })
+		wg.Go(func() { errs <- s.close(ctx) })
 	}
 	wg.Wait()
 	close(errs)

@@ -161,17 +161,22 @@ func (r *Router) store1(ctx context.Context, row store.Subscription, spec Spec) 
 // change stops a subscription if it runs, changes it in the store, and starts
 // it again if it is still there.
 func (r *Router) change(ctx context.Context, name string, fn func(context.Context) error) error {
+	r.starting.Lock()
 	if !r.isRunning() {
+		defer r.starting.Unlock()
 		return fn(ctx)
 	}
+	r.starting.Unlock()
 	ctx = context.WithoutCancel(ctx) // once stopped it must come back
 	return r.command(ctx, func(c contexts) error {
 		r.mu.Lock()
 		s := r.subs[name]
 		delete(r.subs, name)
 		r.mu.Unlock()
+		unclean := false
 		if s != nil {
-			if err := s.close(); err != nil {
+			if err := s.close(c.hard); err != nil {
+				unclean = true
 				r.log.Error("progress not saved at a change", "subscription", name, "err", err)
 			}
 		}
@@ -185,7 +190,7 @@ func (r *Router) change(ctx context.Context, name string, fn func(context.Contex
 			return changed
 		}
 		if err == nil {
-			err = r.startSub(c, row, false)
+			err = r.startSub(c, row, unclean)
 		}
 		if changed != nil {
 			return changed
@@ -248,8 +253,10 @@ func (r *Router) Delete(ctx context.Context, name string) error {
 	}
 	return r.change(ctx, name, func(ctx context.Context) error {
 		return r.store.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
-			if err := deleteSettings(ctx, tx, blockPrefix+name+"/"); err != nil {
-				return err
+			for _, prefix := range []string{blockPrefix, suspectPrefix} {
+				if err := deleteSettings(ctx, tx, prefix+name+"/"); err != nil {
+					return err
+				}
 			}
 			return tx.Subscriptions.Delete(ctx, name)
 		})

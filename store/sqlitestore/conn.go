@@ -2,7 +2,9 @@ package sqlitestore
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"net/url"
 	"time"
 
 	sqlite3 "github.com/ncruces/go-sqlite3"
@@ -21,9 +23,15 @@ type conn struct {
 	stmts map[string]*sqlite3.Stmt
 }
 
-// openConn opens a connection and sets it up. The pragmas run in order.
-func openConn(file string, pragmas ...string) (*conn, error) {
-	db, err := sqlite3.OpenFlags(file, sqlite3.OPEN_READWRITE|sqlite3.OPEN_CREATE|sqlite3.OPEN_NOFOLLOW)
+// openConn opens a connection and sets it up. The pragmas run in order. An
+// empty vfs is the host's file system.
+func openConn(file, vfs string, pragmas ...string) (*conn, error) {
+	flags := sqlite3.OPEN_READWRITE | sqlite3.OPEN_CREATE
+	if vfs != "" {
+		uri := url.URL{Scheme: "file", Opaque: (&url.URL{Path: file}).EscapedPath(), RawQuery: "vfs=" + url.QueryEscape(vfs)}
+		file, flags = uri.String(), flags|sqlite3.OPEN_URI
+	}
+	db, err := sqlite3.OpenFlags(file, flags)
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +91,23 @@ func (c *conn) reset() {
 	for _, s := range c.stmts {
 		_ = s.Reset()
 	}
+}
+
+// useLog switches the database to a write-ahead log, which some file systems
+// cannot carry.
+func (c *conn) useLog() error {
+	s, _, err := c.db.Prepare("PRAGMA journal_mode=WAL")
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if !s.Step() {
+		return s.Err()
+	}
+	if mode := s.ColumnText(0); mode != "wal" {
+		return fmt.Errorf("the file system cannot carry a write-ahead log (SQLite offers %q)", mode)
+	}
+	return nil
 }
 
 // int64Pragma returns the value of a numeric pragma.

@@ -37,6 +37,8 @@ type Config struct {
 	Readers int
 	// Logger is for faults that nobody is answered with; default slog.Default.
 	Logger *slog.Logger
+
+	vfs string // a file system of SQLite's other than the host's, for tests
 }
 
 // Store is the store. It implements store.Store.
@@ -82,7 +84,7 @@ func (s *Store) open() error {
 	if err := s.place(); err != nil {
 		return err
 	}
-	c, err := s.connect("journal_mode=WAL", "cache_size=-16384", "wal_autocheckpoint=0", "journal_size_limit=67108864")
+	c, err := s.connect("cache_size=-16384", "wal_autocheckpoint=0", "journal_size_limit=67108864")
 	if err != nil {
 		return err
 	}
@@ -91,6 +93,13 @@ func (s *Store) open() error {
 	s.writer = &writer{conn: c, jobs: s.jobs, log: s.cfg.Logger, after: s.watch.settle, ended: make(chan struct{})}
 	migrations, err := ownMigrations()
 	if err != nil {
+		return err
+	}
+	// Before anything is written: what is not ours stays as it is.
+	if _, err := schemaVersion(c, len(migrations)); err != nil {
+		return err
+	}
+	if err := c.useLog(); err != nil {
 		return err
 	}
 	if err := migrate(c, migrations, len(migrations)); err != nil {
@@ -131,6 +140,12 @@ func (s *Store) place() error {
 		return headgate.NewError(headgate.CodeInvalidConfig, "the store needs a path")
 	}
 	if err := os.MkdirAll(filepath.Dir(s.file), 0o700); err != nil {
+		return err
+	}
+	// Under one name, whichever link leads there: the lock goes by it.
+	if real, err := filepath.EvalSymlinks(s.file); err == nil {
+		s.file = real
+	} else if !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	lock, err := os.OpenFile(s.file+".lock", os.O_RDWR|os.O_CREATE, 0o600)
@@ -182,29 +197,28 @@ func (s *Store) connect(pragmas ...string) (*conn, error) {
 		"busy_timeout=" + strconv.FormatInt(busyWait.Milliseconds(), 10),
 		sync, "temp_store=MEMORY", "trusted_schema=OFF", "cell_size_check=ON",
 	}
-	return openConn(s.file, append(common, pragmas...)...)
+	return openConn(s.file, s.cfg.vfs, append(common, pragmas...)...)
 }
 
 // syncFolder makes the names of the database and its log durable: without
 // them, a power cut could take a log whose content was fsynced.
 func (s *Store) syncFolder() error {
-	if s.cfg.Memory || runtime.GOOS == "windows" {
+	if s.cfg.Memory {
 		return nil
 	}
-	for _, dir := range []string{filepath.Dir(s.file), filepath.Dir(filepath.Dir(s.file))} {
-		d, err := os.Open(dir)
-		if err != nil {
-			return err
-		}
-		err = d.Sync()
-		if cerr := d.Close(); err == nil {
-			err = cerr
-		}
-		if err != nil {
-			return err
-		}
+	return errors.Join(syncDir(filepath.Dir(s.file)), syncDir(filepath.Dir(filepath.Dir(s.file))))
+}
+
+// syncDir makes the names in a folder durable.
+func syncDir(dir string) error {
+	if runtime.GOOS == "windows" { // which has no such call
+		return nil
 	}
-	return nil
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // Update implements store.Store.

@@ -99,11 +99,8 @@ func crowd(t *testing.T, s store.Store, n int, fn func(i int, ctx context.Contex
 	busy, free := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		var once sync.Once
-		if err := s.Update(t.Context(), func(context.Context, *store.Tx) error {
-			once.Do(func() { close(busy); <-free })
-			return nil
-		}); err != nil {
+		enter := sync.OnceFunc(func() { close(busy) })
+		if err := s.Update(t.Context(), func(context.Context, *store.Tx) error { enter(); <-free; return nil }); err != nil {
 			t.Errorf("blocking Update: %v", err)
 		}
 	})
@@ -210,8 +207,9 @@ func readsItsOwnWrites(t *testing.T, s store.Store) {
 func canceledBeforeItBegins(t *testing.T, s store.Store) {
 	busy, free := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
+	enter := sync.OnceFunc(func() { close(busy) })
 	wg.Go(func() {
-		if err := s.Update(t.Context(), func(context.Context, *store.Tx) error { close(busy); <-free; return nil }); err != nil {
+		if err := s.Update(t.Context(), func(context.Context, *store.Tx) error { enter(); <-free; return nil }); err != nil {
 			t.Errorf("blocking Update: %v", err)
 		}
 	})
@@ -302,12 +300,13 @@ func viewSeesWhatWasAnswered(t *testing.T, s store.Store) {
 func viewDoesNotWaitForWriters(t *testing.T, s store.Store) {
 	update(t, s, increment)
 	busy, free, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	enter := sync.OnceFunc(func() { close(busy) })
 	go func() {
 		done <- s.Update(t.Context(), func(ctx context.Context, tx *store.Tx) error {
 			if err := increment(ctx, tx); err != nil {
 				return err
 			}
-			close(busy)
+			enter()
 			<-free
 			return nil
 		})

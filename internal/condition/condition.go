@@ -1,8 +1,6 @@
 package condition
 
 import (
-	"strconv"
-
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
 
@@ -12,7 +10,7 @@ import (
 // Condition is a compiled boolean expression over one event.
 type Condition struct {
 	text    string
-	program cel.Program
+	program *program
 }
 
 // Compile compiles a boolean expression. The error says where it is wrong.
@@ -55,7 +53,7 @@ type Value struct {
 // part is literal text, or an expression if it has a program.
 type part struct {
 	literal string
-	program cel.Program
+	program *program
 }
 
 // MaxText bounds the bytes of text that a [Value] yields.
@@ -84,7 +82,7 @@ func (v *Value) EvalOver(s *Scope) (string, error) {
 		piece := p.literal
 		if p.program != nil {
 			var err error
-			if piece, err = s.text(p.program); err != nil {
+			if piece, err = s.piece(p.program); err != nil {
 				return "", err
 			}
 		}
@@ -96,23 +94,16 @@ func (v *Value) EvalOver(s *Scope) (string, error) {
 	return text, nil
 }
 
-// text evaluates a program whose result is shown as text. Doubles are refused:
-// two ways of writing one number would be two keys.
-func (s *Scope) text(program cel.Program) (string, error) {
-	result, _, err := program.Eval(activation{s})
+// piece evaluates one expression of a value.
+func (s *Scope) piece(p *program) (string, error) {
+	if p.path != nil {
+		if v, answered := follow(s.event, p.path); answered {
+			return asText(v)
+		}
+	}
+	result, _, err := p.Eval(activation{s})
 	if err != nil {
 		return "", s.failed(err)
 	}
-	switch v := result.(type) {
-	case types.String:
-		return string(v), nil
-	case types.Int:
-		return strconv.FormatInt(int64(v), 10), nil
-	case types.Uint:
-		return strconv.FormatUint(uint64(v), 10), nil
-	case types.Bool:
-		return strconv.FormatBool(bool(v)), nil
-	}
-	return "", headgate.NewError(headgate.CodeInvalidArgument,
-		"The expression yields a %s where a string, an integer or a boolean is wanted.", result.Type().TypeName())
+	return asText(result)
 }

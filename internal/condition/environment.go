@@ -57,9 +57,15 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
+// program is a compiled expression.
+type program struct {
+	cel.Program
+	path []string // not nil: the expression only selects members of data
+}
+
 // compile compiles an expression that stands at the column offset (from 0) of
 // its text. It may yield one of the types, or what is only known when it runs.
-func compile(expr string, offset int, wanted ...*cel.Type) (cel.Program, error) {
+func compile(expr string, offset int, wanted ...*cel.Type) (*program, error) {
 	switch {
 	case strings.TrimSpace(expr) == "":
 		return nil, invalid(1, offset+1, "the expression is empty")
@@ -79,11 +85,11 @@ func compile(expr string, offset int, wanted ...*cel.Type) (cel.Program, error) 
 	if out := ast.OutputType(); !accepts(wanted, out) {
 		return nil, invalid(1, offset+1, "the expression yields "+out.String()+" where "+names(wanted)+" is wanted")
 	}
-	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(costLimit))
+	compiled, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(costLimit))
 	if err != nil {
 		return nil, invalid(1, offset+1, reason(err.Error()))
 	}
-	return program, nil
+	return &program{compiled, pathOf(ast)}, nil
 }
 
 func accepts(wanted []*cel.Type, out *cel.Type) bool {

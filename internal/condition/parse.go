@@ -3,100 +3,153 @@ package condition
 import (
 	"bytes"
 	"strconv"
+	"sync"
 
 	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/jsontext"
 )
 
-// parse reads JSON data into the values that expressions work on. It recurses
-// at most as deep as jsontext allows.
-func parse(data []byte) (any, error) {
-	p := parser{text: data, scan: jsontext.NewScanner(data, jsontext.Limits{})}
-	t, f := p.scan.Next()
-	var v any
+// parse reads JSON data into the value that expressions work on. The grammar
+// of the whole text is checked, but objects and arrays inside it become values
+// only when an expression touches them: most conditions look at one or two
+// members of a large payload.
+func parse(data []byte) (ref.Val, error) {
+	s := jsontext.NewScanner(data, jsontext.Limits{})
+	t, f := s.Next()
+	var v ref.Val
 	if f == nil {
-		v, f = p.value(t)
+		v, f = level(data, &s, t)
 	}
 	if f == nil {
-		_, f = p.scan.Next()
+		_, f = s.Next()
 	}
 	if f != nil {
-		return nil, &headgate.Error{
-			Code: headgate.CodeSyntax, Detail: "The data cannot be read as JSON: " + f.Detail,
-			Where: &headgate.Place{Offset: f.Offset, Line: f.Line, Column: f.Column},
-		}
+		return nil, unreadable(f)
 	}
 	return v, nil
 }
 
-type parser struct {
-	text []byte
-	scan jsontext.Scanner
-}
-
-func (p *parser) value(t jsontext.Token) (any, *jsontext.Fault) {
-	switch t.Kind {
-	case jsontext.BeginObject:
-		return p.object()
-	case jsontext.BeginArray:
-		return p.array()
-	case jsontext.String:
-		return p.content(t), nil
-	case jsontext.Number:
-		return number(p.text[t.Start:t.End]), nil
-	case jsontext.True, jsontext.False:
-		return t.Kind == jsontext.True, nil
-	default:
-		return types.NullValue, nil
+func unreadable(f *jsontext.Fault) error {
+	return &headgate.Error{
+		Code: headgate.CodeSyntax, Detail: "The data cannot be read as JSON: " + f.Detail,
+		Where: &headgate.Place{Offset: f.Offset, Line: f.Line, Column: f.Column},
 	}
 }
 
-func (p *parser) content(t jsontext.Token) string {
-	return string(jsontext.Unquote(nil, p.text[t.Start:t.End]))
+// inner is an object or array that nobody has touched yet.
+type inner struct {
+	text  []byte
+	once  sync.Once
+	value ref.Val
 }
 
-func (p *parser) object() (any, *jsontext.Fault) {
+func (n *inner) read() ref.Val {
+	n.once.Do(func() {
+		v, err := parse(n.text)
+		if err != nil {
+			v = types.WrapErr(err)
+		}
+		n.value = v
+	})
+	return n.value
+}
+
+// adapter turns what objects and arrays hold into values.
+type adapter struct{}
+
+// NativeToValue implements the library's adapter.
+func (adapter) NativeToValue(v any) ref.Val {
+	if n, isInner := v.(*inner); isInner {
+		return n.read()
+	}
+	return types.DefaultTypeAdapter.NativeToValue(v)
+}
+
+// level reads the value that the token t begins, one level deep.
+func level(text []byte, s *jsontext.Scanner, t jsontext.Token) (ref.Val, *jsontext.Fault) {
+	switch t.Kind {
+	case jsontext.BeginObject:
+		m, f := object(text, s)
+		return types.NewStringInterfaceMap(adapter{}, m), f
+	case jsontext.BeginArray:
+		list, f := array(text, s)
+		return types.NewDynamicList(adapter{}, list), f
+	default:
+		return adapter{}.NativeToValue(scalar(text, t)), nil
+	}
+}
+
+func object(text []byte, s *jsontext.Scanner) (map[string]any, *jsontext.Fault) {
 	m := map[string]any{}
 	for {
-		name, f := p.scan.Next()
+		name, f := s.Next()
 		if f != nil {
 			return nil, f
 		}
 		if name.Kind == jsontext.EndObject {
 			return m, nil
 		}
-		key := p.content(name)
+		key := content(text, name)
 		if _, twice := m[key]; twice {
-			return nil, jsontext.DuplicateFault(p.text, jsontext.Limits{}, name)
+			return nil, jsontext.DuplicateFault(text, jsontext.Limits{}, name)
 		}
-		t, f := p.scan.Next()
+		t, f := s.Next()
 		if f != nil {
 			return nil, f
 		}
-		if m[key], f = p.value(t); f != nil {
+		if m[key], f = element(text, s, t); f != nil {
 			return nil, f
 		}
 	}
 }
 
-func (p *parser) array() (any, *jsontext.Fault) {
+func array(text []byte, s *jsontext.Scanner) ([]any, *jsontext.Fault) {
 	list := []any{}
 	for {
-		t, f := p.scan.Next()
+		t, f := s.Next()
 		if f != nil {
 			return nil, f
 		}
 		if t.Kind == jsontext.EndArray {
 			return list, nil
 		}
-		v, f := p.value(t)
+		v, f := element(text, s, t)
 		if f != nil {
 			return nil, f
 		}
 		list = append(list, v)
 	}
+}
+
+func element(text []byte, s *jsontext.Scanner, t jsontext.Token) (any, *jsontext.Fault) {
+	if t.Kind != jsontext.BeginObject && t.Kind != jsontext.BeginArray {
+		return scalar(text, t), nil
+	}
+	end, f := s.Skip()
+	if f != nil {
+		return nil, f
+	}
+	return &inner{text: text[t.Start:end]}, nil
+}
+
+func scalar(text []byte, t jsontext.Token) any {
+	switch t.Kind {
+	case jsontext.String:
+		return content(text, t)
+	case jsontext.Number:
+		return number(text[t.Start:t.End])
+	case jsontext.Null:
+		return types.NullValue
+	default:
+		return t.Kind == jsontext.True
+	}
+}
+
+func content(text []byte, t jsontext.Token) string {
+	return string(jsontext.Unquote(nil, text[t.Start:t.End]))
 }
 
 // number returns an integer as int64 or uint64 if it fits, another number as

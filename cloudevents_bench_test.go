@@ -102,3 +102,16 @@ func BenchmarkAppendStructured(b *testing.B) {
 		buf = headgate.AppendStructured(buf[:0], dec.Event)
 	}
 }
+
+func BenchmarkValidate(b *testing.B) {
+	dec, err := new(headgate.Decoder).Structured([]byte(placed))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := dec.Event.Validate(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -100,7 +100,7 @@ func appendTimeMember(dst []byte, a attr, t time.Time) []byte {
 // appendTime writes RFC 3339. Zones whose offset is not whole minutes cannot
 // be written in it, so such times are written in UTC.
 func appendTime(dst []byte, t time.Time) []byte {
-	if _, offset := t.Zone(); offset%60 != 0 || offset <= -24*3600 || offset >= 24*3600 {
+	if !wholeMinutes(t) {
 		t = t.UTC()
 	}
 	return t.AppendFormat(dst, time.RFC3339Nano)

@@ -69,3 +69,19 @@ func daysIn(year, month int) int {
 		return 31
 	}
 }
+
+// writable reports whether appendTime writes a time that can be read again.
+func writable(t time.Time) bool {
+	year := t.Year()
+	if wholeMinutes(t) {
+		return year >= 0 && year <= 9999
+	}
+	year = t.UTC().Year()
+	return year >= 0 && year <= 9999
+}
+
+// wholeMinutes reports whether RFC 3339 can write the offset of t's zone.
+func wholeMinutes(t time.Time) bool {
+	_, offset := t.Zone()
+	return offset%60 == 0 && offset > -24*3600 && offset < 24*3600
+}

@@ -145,9 +145,9 @@ func AsError(err error) *Error {
 // LookupCode returns the row of a code; the row of CodeInternal for a code
 // that is not in the table.
 func LookupCode(c Code) CodeInfo {
-	for _, info := range Codes() {
-		if info.Code == c {
-			return info
+	for i := range codes {
+		if codes[i].Code == c {
+			return codes[i]
 		}
 	}
 	return LookupCode(CodeInternal)

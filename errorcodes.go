@@ -47,8 +47,12 @@ const (
 	CodeInternal             Code = "internal"
 )
 
-// Codes returns the closed table of codes, in the order of the documentation.
-func Codes() []CodeInfo { return codes[:] }
+// Codes returns a copy of the closed table of codes, in the order of the
+// documentation.
+func Codes() []CodeInfo {
+	table := codes
+	return table[:]
+}
 
 var codes = [...]CodeInfo{
 	{CodeSyntax, 400, NotApplied, RetryAfterFix, "The body is not well-formed", "Send one well-formed JSON text; the offset says where it broke."},

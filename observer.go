@@ -90,3 +90,30 @@ type IgnoredInfo struct {
 
 // String returns one line: "ignored WHAT from PRINCIPAL".
 func (i IgnoredInfo) String() string { return fmt.Sprintf("ignored %s from %s", i.What, i.Principal) }
+
+// TeeObserver returns an observer that calls each of the given ones, in order.
+// Nil observers and nil functions are left out.
+func TeeObserver(observers ...*Observer) *Observer {
+	var out Observer
+	for _, o := range observers {
+		if o == nil {
+			continue
+		}
+		out.Admitted = tee(out.Admitted, o.Admitted)
+		out.Refused = tee(out.Refused, o.Refused)
+		out.Dispatched = tee(out.Dispatched, o.Dispatched)
+		out.Settled = tee(out.Settled, o.Settled)
+		out.Ignored = tee(out.Ignored, o.Ignored)
+	}
+	return &out
+}
+
+func tee[T any](first, then func(T)) func(T) {
+	if first == nil {
+		return then
+	}
+	if then == nil {
+		return first
+	}
+	return func(v T) { first(v); then(v) }
+}

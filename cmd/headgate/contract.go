@@ -1,0 +1,244 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/client"
+	"github.com/headgate/headgate/contract"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) contractCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "contract", Short: "Contracts: what payloads must look like"}
+	cmd.AddCommand(a.contractAdd(), a.contractList(), a.contractShow(), a.contractCheck(), a.contractDiff(), a.contractRemove())
+	return cmd
+}
+
+func (a *app) contractAdd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "add SUBJECT FILE[#POINTER]|-",
+		Short: "Register a contract version",
+		Long: "Register a JSON Schema as the next version of a subject (by default an event type).\n" +
+			"With #POINTER one definition of the file is cut out, with all that it refers to.",
+		Example: "  headgate contract add ticket.opened ticket.schema.json\n" +
+			"  headgate contract add github.issues.opened 'schema.json#/definitions/issues$opened'",
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			schema, err := a.schemaArgument(args[1])
+			if err != nil {
+				return err
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			got, created, err := c.PutContract(cmd.Context(), args[0], schema)
+			if err != nil {
+				return err
+			}
+			return a.print(got, func(w io.Writer) { a.printRegistered(w, got, created) })
+		},
+	}
+}
+
+func (a *app) printRegistered(w io.Writer, c api.Contract, created bool) {
+	what := "registered"
+	if !created {
+		what = "unchanged:"
+	}
+	fmt.Fprintf(w, "%s %s version %d\n  engine  %s", what, plain(c.Subject), c.Version, c.Engine)
+	if c.Why != "" {
+		fmt.Fprintf(w, " (%s)", plain(c.Why))
+	}
+	fmt.Fprintf(w, "\n  digest  %s\n", c.Digest)
+	for _, warn := range c.Warnings {
+		fmt.Fprintf(w, "  warning %s at %s: %s\n", warn.Code, plain(firstOf(warn.At, "(document)")), plain(warn.Detail))
+	}
+	a.next("headgate contract check %s PAYLOAD", c.Subject)
+}
+
+// schemaArgument reads a schema, or one definition of a larger document.
+func (a *app) schemaArgument(arg string) ([]byte, error) {
+	file, pointer, cut := strings.Cut(arg, "#")
+	if file != "-" {
+		file = "@" + file
+	}
+	text, err := a.argument(file)
+	if err != nil || !cut {
+		return text, err
+	}
+	return contract.Bundle(text, pointer)
+}
+
+func (a *app) contractList() *cobra.Command {
+	return &cobra.Command{
+		Use: "ls", Short: "List the latest version of every subject", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			var all api.Contracts
+			err = pages(func(p client.Page) (string, error) {
+				page, err := c.Contracts(cmd.Context(), p)
+				all.Contracts = append(all.Contracts, page.Contracts...)
+				return page.Next, err
+			})
+			if err != nil {
+				return err
+			}
+			return a.print(all, func(w io.Writer) {
+				rows := make([][]string, len(all.Contracts))
+				for i, c := range all.Contracts {
+					kind := string(c.Engine)
+					if c.Draft {
+						kind += ", draft"
+					}
+					rows[i] = []string{c.Subject, fmt.Sprint(c.Version), kind, when(c.Created), c.By}
+				}
+				table(w, "SUBJECT VERSION ENGINE CREATED BY", rows)
+			})
+		},
+	}
+}
+
+// pages calls fn for every page of a list.
+func pages(fn func(client.Page) (next string, err error)) error {
+	p := client.Page{Limit: 500}
+	for {
+		next, err := fn(p)
+		if err != nil || next == "" {
+			return err
+		}
+		p.Cursor = next
+	}
+}
+
+func (a *app) contractShow() *cobra.Command {
+	var version int
+	cmd := &cobra.Command{
+		Use: "show SUBJECT", Short: "Show a contract with its schema", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			got, err := c.Contract(cmd.Context(), args[0], version)
+			if err != nil {
+				return err
+			}
+			return a.print(got, func(w io.Writer) {
+				fmt.Fprintf(w, "%s version %d, registered %s by %s\nengine %s, digest %s\n%s\n", plain(got.Subject), got.Version,
+					when(got.Created), plain(got.By), got.Engine, got.Digest, got.Schema)
+			})
+		},
+	}
+	cmd.Flags().IntVar(&version, "version", 0, "version; default: the latest")
+	return cmd
+}
+
+func (a *app) contractCheck() *cobra.Command {
+	return &cobra.Command{
+		Use: "check SUBJECT JSON|@FILE|-", Short: "Check a payload without publishing it", Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			payload, err := a.argument(args[1])
+			if err != nil {
+				return err
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			got, err := c.CheckContract(cmd.Context(), args[0], payload)
+			if err != nil {
+				return err
+			}
+			return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "valid against %s\n", got.Contract) })
+		},
+	}
+}
+
+func (a *app) contractDiff() *cobra.Command {
+	var from, to int
+	cmd := &cobra.Command{
+		Use: "diff SUBJECT", Short: "Show what changed between two versions", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			b, err := c.Contract(cmd.Context(), args[0], to)
+			if err != nil {
+				return err
+			}
+			if from == 0 {
+				from = b.Version - 1
+			}
+			if from < 1 {
+				return headgate.NewError(headgate.CodeNotFound, "%s has no version before %d", args[0], b.Version)
+			}
+			old, err := c.Contract(cmd.Context(), args[0], from)
+			if err != nil {
+				return err
+			}
+			changes := diffJSON(old.Schema, b.Schema)
+			return a.print(map[string]any{"subject": args[0], "from": from, "to": b.Version, "changes": changes}, func(w io.Writer) {
+				if len(changes) == 0 {
+					fmt.Fprintln(w, "no change in content")
+				}
+				for _, ch := range changes {
+					fmt.Fprintln(w, ch)
+				}
+			})
+		},
+	}
+	cmd.Flags().IntVar(&from, "from", 0, "older version; default: the one before --to")
+	cmd.Flags().IntVar(&to, "to", 0, "newer version; default: the latest")
+	return cmd
+}
+
+func (a *app) contractRemove() *cobra.Command {
+	var version int
+	cmd := &cobra.Command{
+		Use: "rm SUBJECT", Short: "Delete a contract softly: it stays readable, and refuses all payloads", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			n, err := c.DeleteContract(cmd.Context(), args[0], version)
+			if err != nil {
+				return err
+			}
+			return a.print(api.Deleted{Deleted: n}, func(w io.Writer) { fmt.Fprintf(w, "deleted %d version(s) of %s\n", n, plain(args[0])) })
+		},
+	}
+	cmd.Flags().IntVar(&version, "version", 0, "version; default: all")
+	return cmd
+}
+
+// diffJSON lists the members that two JSON texts do not share, one line each:
+// "- POINTER: VALUE" for what went and "+ POINTER: VALUE" for what came.
+func diffJSON(old, now []byte) []string {
+	a, b := flatten(old), flatten(now)
+	var lines []string
+	for _, p := range sortedKeys(a, b) {
+		was, had := a[p]
+		is, has := b[p]
+		if had && has && bytes.Equal([]byte(was), []byte(is)) {
+			continue
+		}
+		if had {
+			lines = append(lines, plain("- "+p+": "+was))
+		}
+		if has {
+			lines = append(lines, plain("+ "+p+": "+is))
+		}
+	}
+	return lines
+}

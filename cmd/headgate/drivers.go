@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/headgate/headgate/broker"
+	"github.com/headgate/headgate/broker/membroker"
+	"github.com/headgate/headgate/broker/natsbroker"
+	"github.com/headgate/headgate/node"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/sqlitestore"
+)
+
+// drivers is what this build offers.
+func drivers() node.Drivers {
+	return node.Drivers{
+		Stores: map[string]func(context.Context, node.StoreOptions) (store.Store, error){
+			"sqlite": openSQLite,
+		},
+		Brokers: map[string]func(context.Context, node.BrokerOptions) (broker.Broker, error){
+			"nats":   openNATS,
+			"memory": openMemory,
+		},
+	}
+}
+
+func openSQLite(ctx context.Context, o node.StoreOptions) (store.Store, error) {
+	cfg := sqlitestore.Config{Path: filepath.Join(o.Dir, "headgate.db"), Memory: o.Memory, Logger: o.Log}
+	return sqlitestore.Open(ctx, cfg)
+}
+
+func openMemory(_ context.Context, o node.BrokerOptions) (broker.Broker, error) {
+	return membroker.New(membroker.Config{MaxEventBytes: o.MaxEventBytes}), nil
+}
+
+func openNATS(ctx context.Context, o node.BrokerOptions) (broker.Broker, error) {
+	cfg := natsbroker.Config{URL: o.URL, Replicas: o.Replicas, MaxEventBytes: o.MaxEventBytes, Logger: o.Log}
+	if o.URL == "" {
+		cfg.Dir = o.Dir
+	}
+	cfg.Auth.CredsFile = o.Credentials
+	if o.Relaxed {
+		cfg.Durability = broker.DurabilityProcess
+	}
+	return natsbroker.Open(ctx, cfg)
+}

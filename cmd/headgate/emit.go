@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/api"
+	"github.com/spf13/cobra"
+)
+
+// maxArgument bounds a payload read from a file or standard input.
+const maxArgument = 8 << 20
+
+func (a *app) emitCommand() *cobra.Command {
+	var e headgate.Event
+	var causes []string
+	cmd := &cobra.Command{
+		Use:   "emit TYPE JSON|@FILE|-",
+		Short: "Publish one event",
+		Example: "  headgate emit ticket.opened '{\"ticket_id\":\"T-1\"}' --key T-1\n" +
+			"  headgate emit ticket.opened @ticket.json",
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			data, err := a.argument(args[1])
+			if err != nil {
+				return err
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			e.Type, e.Data = args[0], data
+			p, err := c.Publish(cmd.Context(), &e, causes...)
+			if err != nil {
+				return err
+			}
+			return a.print(p, func(w io.Writer) { a.printPublished(w, p) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&e.Key, "key", "", "ordering key")
+	f.StringVar(&e.ID, "id", "", "event id; default: a new one")
+	f.StringVar(&e.Source, "source", "", "source; default: the principal")
+	f.StringVar(&e.Subject, "subject", "", "subject")
+	f.StringArrayVar(&causes, "cause", nil, "causal token of the delivery that this event reacts to (repeatable)")
+	return cmd
+}
+
+func (a *app) printPublished(w io.Writer, p api.Published) {
+	what := "admitted"
+	if p.Duplicate {
+		what = "duplicate of"
+	}
+	contract := p.Contract
+	if p.Draft {
+		contract += " (draft)"
+	}
+	fmt.Fprintf(w, "%s %s\n  stream    %s at %s\n  ttl       %d (hop %d)\n  contract  %s\n", what, plain(p.ID), p.Stream, p.Position, p.TTL, p.Hop, contract)
+	if len(p.Ignored) > 0 {
+		fmt.Fprintf(w, "  ignored   %s (only the perimeter sets these)\n", strings.Join(p.Ignored, ", "))
+	}
+	a.next("headgate explain %s", p.ID)
+}
+
+// argument returns JSON text, the content of @FILE, or standard input for "-".
+func (a *app) argument(arg string) ([]byte, error) {
+	switch {
+	case arg == "-":
+		return readBounded(a.in)
+	case strings.HasPrefix(arg, "@"):
+		f, err := os.Open(arg[1:])
+		if err != nil {
+			return nil, usageError{err}
+		}
+		defer f.Close()
+		return readBounded(f)
+	}
+	return []byte(arg), nil
+}
+
+func readBounded(r io.Reader) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxArgument+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > maxArgument {
+		return nil, headgate.NewError(headgate.CodeTooLarge, "the input is larger than %d bytes", maxArgument)
+	}
+	return b, nil
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/api"
+)
+
+// printJSON prints a value as one indented JSON text.
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// print prints v as JSON with --json, else by the function.
+func (a *app) print(v any, human func(w io.Writer)) error {
+	if a.json {
+		return a.printJSON(v)
+	}
+	human(a.out)
+	return nil
+}
+
+// next suggests one command to type next.
+func (a *app) next(format string, args ...any) {
+	if !a.quiet && !a.json {
+		fmt.Fprintf(a.err, "next: "+format+"\n", args...)
+	}
+}
+
+// table prints rows in aligned columns under a header.
+func table(w io.Writer, header string, rows [][]string) {
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(tw, strings.ReplaceAll(header, " ", "\t"))
+	for _, row := range rows {
+		for i := range row {
+			row[i] = plain(row[i])
+		}
+		fmt.Fprintln(tw, strings.Join(row, "\t"))
+	}
+	tw.Flush()
+}
+
+// plain makes text safe for a terminal: control characters become "·".
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < 0x20 || r == 0x7f || (r >= 0x80 && r < 0xa0) || r == 0x2028 || r == 0x2029 || (r >= 0x202a && r <= 0x202e) || (r >= 0x2066 && r <= 0x2069) {
+			return '·'
+		}
+		return r
+	}, s)
+}
+
+// printError prints an error with what to do about it.
+func (a *app) printError(err error) {
+	e := headgate.AsError(err)
+	if e == nil {
+		if a.json {
+			e = headgate.NewError(headgate.CodeInternal, "%s", err.Error())
+		} else {
+			fmt.Fprintf(a.err, "error: %s\n", plain(err.Error()))
+			return
+		}
+	}
+	refusal := api.NewRefusal(e)
+	if a.json {
+		enc := json.NewEncoder(a.err)
+		enc.SetEscapeHTML(false)
+		_ = enc.Encode(refusal) // stderr is all there is
+		return
+	}
+	fmt.Fprintf(a.err, "%s: %s\n", e.Code, plain(firstOf(refusal.Detail, e.Info().Title)))
+	printViolations(a.err, refusal)
+	if refusal.Fix != "" {
+		fmt.Fprintf(a.err, "fix: %s\n", plain(refusal.Fix))
+	}
+	if refusal.Quarantine != "" {
+		a.next("headgate quarantine show %s", refusal.Quarantine)
+	}
+}
+
+func printViolations(w io.Writer, r api.Refusal) {
+	for _, v := range r.Violations {
+		at := v.At
+		if at == "" {
+			at = "(document)"
+		}
+		fmt.Fprintf(w, "  %s %s: %s\n", plain(at), v.Code, plain(v.Fix))
+	}
+	if r.Truncated > 0 {
+		fmt.Fprintf(w, "  and %d more\n", r.Truncated)
+	}
+}
+
+// when prints a time for people: local, to the second; "-" for none.
+func when(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format("2006-01-02 15:04:05")
+}

@@ -1,0 +1,205 @@
+package node
+
+import (
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/router"
+)
+
+// Config is the whole configuration of a node, as read from YAML. Zero values
+// mean defaults; every field is optional in dev mode.
+type Config struct {
+	// Version of the file format; 1.
+	Version int `yaml:"version"`
+	// Data is the folder of everything embedded. Default ./.headgate.
+	Data string `yaml:"data"`
+	// Listen is the address of the HTTP API. Default 127.0.0.1:7420.
+	Listen string `yaml:"listen"`
+	// Store says where control state lives.
+	Store StoreConfig `yaml:"store"`
+	// Broker says where events live.
+	Broker BrokerConfig `yaml:"broker"`
+	// Durability is fsync (default: an acknowledged event survives power loss
+	// of the host) or relaxed (it survives a crash of the process only).
+	Durability string `yaml:"durability"`
+	// Defaults are the limits of types and subscriptions that name none.
+	Defaults Defaults `yaml:"defaults"`
+	// Contracts says where contracts come from and how strict they are.
+	Contracts Contracts `yaml:"contracts"`
+	// Principals are who may publish and consume.
+	Principals []Principal `yaml:"principals"`
+	// Streams are the declared streams, by name.
+	Streams map[string]Stream `yaml:"streams"`
+	// Types are the declared event types, by type or pattern.
+	Types map[string]Type `yaml:"types"`
+	// Subscriptions are the declared subscriptions, by name.
+	Subscriptions map[string]Subscription `yaml:"subscriptions"`
+	// Quarantine says how long and how much is kept.
+	Quarantine Quarantine `yaml:"quarantine"`
+	// Limits bound what the HTTP API takes at once.
+	Limits Limits `yaml:"limits"`
+	// Sources are not available in this version; must be empty.
+	Sources map[string]any `yaml:"sources"`
+	// Outbox is not available in this version; must be empty.
+	Outbox []any `yaml:"outbox"`
+
+	// Dev turns on what only a developer's machine may have: draft contracts
+	// for unknown types and an admin token in the data folder.
+	Dev bool `yaml:"-"`
+	// Memory keeps everything in memory (dev only).
+	Memory bool `yaml:"-"`
+}
+
+// StoreConfig selects the store driver.
+type StoreConfig struct {
+	// Driver is sqlite.
+	Driver string `yaml:"driver"`
+	// URL locates an outside database; unused by sqlite.
+	URL Secret `yaml:"url"`
+}
+
+// BrokerConfig selects the broker driver.
+type BrokerConfig struct {
+	// Driver is nats or memory (dev only).
+	Driver string `yaml:"driver"`
+	// URL of an outside server, such as nats://host:4222. Empty: embedded.
+	URL Secret `yaml:"url"`
+	// Credentials is the path of a NATS credentials file for URL.
+	Credentials string `yaml:"credentials"`
+	// Replicas of each partition on an outside cluster; default 1.
+	Replicas int `yaml:"replicas"`
+}
+
+// Defaults are the limits of types and subscriptions that name none.
+type Defaults struct {
+	// TTL is the number of hops a causal tree may be deep; default 16.
+	TTL int `yaml:"ttl"`
+	// Gas is the number of events a causal tree may have; default 1000.
+	Gas int `yaml:"gas"`
+	// Breadth is the number of children one delivery may have; default 64.
+	Breadth int `yaml:"breadth"`
+	// Repeats is how often one principal and type may come on one causal path; default 4.
+	Repeats int `yaml:"repeats"`
+	// Attempts of a delivery before it is parked; default 8.
+	Attempts int `yaml:"attempts"`
+	// Backoff between attempts, MIN..MAX; default 1s..10m.
+	Backoff string `yaml:"backoff"`
+	// PayloadMax is the largest payload; default 512KiB.
+	PayloadMax Size `yaml:"payload_max"`
+	// Retain is how long events are kept; default 7d.
+	Retain Duration `yaml:"retain"`
+	// Roots is the rate of causal trees that a principal with the right may
+	// start; default 100/s.
+	Roots Rate `yaml:"roots"`
+}
+
+// Contracts says where contracts come from and how strict they are.
+type Contracts struct {
+	// Dir is a folder of *.json schemas to register at start, subject = file
+	// name without the ending.
+	Dir string `yaml:"dir"`
+	// Compatibility of a new version with the one before: none (default).
+	// Any other level refuses every changed version, since this version of
+	// Headgate cannot compare them yet.
+	Compatibility string `yaml:"compatibility"`
+	// UnknownFields is as_schema (default) or refuse: every object closed.
+	UnknownFields string `yaml:"unknown_fields"`
+}
+
+// Principal is a declared principal.
+type Principal struct {
+	// Name is its unique name.
+	Name string `yaml:"name"`
+	// Kind is human, agent or system.
+	Kind headgate.Kind `yaml:"kind"`
+	// Roles are rights over the node: viewer, developer, operator, approver, admin.
+	Roles []headgate.Role `yaml:"roles"`
+	// Emit and Listen are the types it may publish and consume.
+	Emit   []string `yaml:"emit"`
+	Listen []string `yaml:"listen"`
+	// Roots is none (default) or the rate at which it may start causal trees.
+	Roots Roots `yaml:"roots"`
+	// Token is a reference (env:NAME or file:PATH) to a token chosen by the
+	// operator. Without it, issue one by headgate principal rotate NAME.
+	Token Secret `yaml:"token"`
+}
+
+// Stream is a declared stream.
+type Stream struct {
+	// Types are the patterns of the types it takes.
+	Types []string `yaml:"types"`
+	// Partitions of the stream; default 4. It cannot change later.
+	Partitions int `yaml:"partitions"`
+	// Retain is how long events are kept once settled; default defaults.retain.
+	Retain Duration `yaml:"retain"`
+	// Format is frame.
+	Format string `yaml:"format"`
+	// Index is on (default) or off: off keeps events of bulk streams out of
+	// explain and tree.
+	Index string `yaml:"index"`
+}
+
+// Type is a declared event type.
+type Type struct {
+	// Key is a CEL expression for the ordering key, such as data.ticket_id.
+	Key string `yaml:"key"`
+	// TTL, Gas, Breadth and Repeats override the defaults.
+	TTL     int `yaml:"ttl"`
+	Gas     int `yaml:"gas"`
+	Breadth int `yaml:"breadth"`
+	Repeats int `yaml:"repeats"`
+	// PayloadMax overrides the default.
+	PayloadMax Size `yaml:"payload_max"`
+	// Contract is the subject of the contract; default the type itself.
+	Contract string `yaml:"contract"`
+	// Origins are the origin classes under which the type may appear; all by default.
+	Origins []headgate.Origin `yaml:"origins"`
+	// Expire is how long after admission an event is worth delivering.
+	Expire Duration `yaml:"expire"`
+}
+
+// Subscription is a declared subscription: what PUT /v1/subscriptions takes.
+type Subscription struct {
+	router.Spec
+}
+
+// Quarantine says how long and how much is kept.
+type Quarantine struct {
+	// Retain is how long records are kept; default 14d.
+	Retain Duration `yaml:"retain"`
+	// RefusalQuota is how many refusals are kept per principal and hour;
+	// default 1000. Beyond it they are counted and sampled.
+	RefusalQuota int `yaml:"refusal_quota"`
+}
+
+// Limits bound what the HTTP API takes at once.
+type Limits struct {
+	// InFlight is the number of request bytes held at once; default 256MiB.
+	InFlight Size `yaml:"in_flight"`
+	// Connections open at once; default 4096.
+	Connections int `yaml:"connections"`
+	// Body is the largest bulk body; default 1GiB, streamed.
+	Body Size `yaml:"body"`
+}
+
+// Roots is the right to start causal trees: none, or a rate such as 100/s, or
+// {rate: 100/s, burst: 500}.
+type Roots struct {
+	Rate  Rate `yaml:"rate"`
+	Burst int  `yaml:"burst"`
+	None  bool `yaml:"-"`
+}
+
+// Rate is a number of events a second, written "100/s" or "6000/m".
+type Rate float64
+
+// Size is a number of bytes, written "512KiB", "1MiB" or "4096".
+type Size int64
+
+// Duration is a time.Duration that also reads days: "7d".
+type Duration time.Duration
+
+// Secret is a value given by reference, env:NAME or file:PATH, so that the
+// file itself holds no secret. A URL without a password may stand literally.
+type Secret string

@@ -1,0 +1,80 @@
+package node
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"slices"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admin"
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/gateway"
+	"github.com/headgate/headgate/internal/buildinfo"
+)
+
+func (n *Node) openHTTP(_ context.Context, _ Options) error {
+	host, _, _ := net.SplitHostPort(n.cfg.listen()) // checked by Validate
+	cfg := gateway.Config{
+		Perimeter: n.Perimeter, Router: n.Router, Principals: n.Principals, Broker: n.Broker, Topology: n.Topology,
+		Metrics: n.metrics.Handler(), ProtectMetrics: !Loopback(n.cfg.listen()), Ready: n.ready.check, Log: n.log,
+		Requests: func(i gateway.RequestInfo) { n.metrics.Request(i.Route, i.Status, i.Duration, i.BytesIn) },
+		Limits:   gateway.Limits{Bytes: int64(n.cfg.Limits.InFlight), BulkBody: int64(n.cfg.Limits.Body)},
+	}
+	if host != "" && net.ParseIP(host) == nil {
+		cfg.Hosts = []string{host}
+	}
+	if !n.cfg.Memory {
+		cfg.SpoolDir = filepath.Join(n.cfg.dataDir(), "spool")
+		if err := emptyDir(cfg.SpoolDir); err != nil {
+			return err
+		}
+	}
+	var err error
+	if n.gateway, err = gateway.New(cfg); err != nil {
+		return err
+	}
+	return admin.Mount(n.gateway, admin.Config{
+		Registry: n.Registry, Router: n.Router, Quarantine: n.Quarantine, Principals: n.Principals, Index: n.Index,
+		Broker: n.Broker, Store: n.Store, Topology: n.Topology, Findings: n.findings, Version: buildinfo.String(),
+	})
+}
+
+// findings are what the node itself knows to be wrong or unsafe.
+func (n *Node) findings(context.Context) []api.Finding {
+	var out []api.Finding
+	for _, w := range n.warnings {
+		out = append(out, api.Finding{Severity: "warning", What: w})
+	}
+	if n.cfg.Durability == "relaxed" {
+		out = append(out, api.Finding{
+			Severity: "warning", What: "durability is relaxed: events acknowledged in the last moments before a power loss may be lost",
+			Fix: "Set durability: fsync.",
+		})
+	}
+	if n.cfg.Dev && !n.cfg.Memory && !Loopback(n.cfg.listen()) {
+		out = append(out, api.Finding{Severity: "error", What: "dev mode is reachable from other hosts", Fix: "Use headgate serve."})
+	}
+	return out
+}
+
+// observer returns what sees single events: the node's metrics, and what the
+// embedding program handed in.
+func (n *Node) observer(opts Options) *headgate.Observer {
+	all := []*headgate.Observer{n.metrics.Observer()}
+	if opts.Observer != nil {
+		all = append(all, opts.Observer)
+	}
+	return headgate.TeeObserver(all...)
+}
+
+// Gauges of what is waiting are read when somebody asks for metrics.
+func (n *Node) addGauges() {
+	caps := n.Broker.Caps()
+	n.metrics.Gauge("durable", "1 when an acknowledged event survives power loss of the host.", func() float64 {
+		if slices.Contains([]string{"fsync", "quorum"}, string(caps.Durability)) {
+			return 1
+		}
+		return 0
+	})
+}

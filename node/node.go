@@ -1,0 +1,291 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/broker"
+	"github.com/headgate/headgate/causal"
+	"github.com/headgate/headgate/gateway"
+	"github.com/headgate/headgate/index"
+	"github.com/headgate/headgate/internal/buildinfo"
+	"github.com/headgate/headgate/perimeter"
+	"github.com/headgate/headgate/principal"
+	"github.com/headgate/headgate/quarantine"
+	"github.com/headgate/headgate/registry"
+	"github.com/headgate/headgate/router"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/telemetry"
+	"github.com/headgate/headgate/topology"
+)
+
+// Node is one assembled node. Its parts are open for a program that embeds
+// it: handlers are attached to Router before Run.
+type Node struct {
+	Store      store.Store
+	Broker     broker.Broker
+	Principals *principal.Directory
+	Registry   *registry.Registry
+	Topology   *topology.Table
+	Quarantine *quarantine.Quarantine
+	Causal     *causal.Engine
+	Perimeter  *perimeter.Perimeter
+	Router     *router.Router
+	Index      *index.Index
+
+	cfg      *Loaded
+	log      *slog.Logger
+	metrics  *telemetry.Metrics
+	gateway  *gateway.Gateway
+	admin    string // dev's admin token
+	warnings []string
+	ready    readiness
+}
+
+// Options are what a node is opened with beside its configuration.
+type Options struct {
+	Drivers Drivers
+	Log     *slog.Logger // default: discards
+	// Observer sees single events, beside the node's own metrics.
+	Observer *headgate.Observer
+}
+
+// Open assembles a node. On an error everything that was opened is closed.
+func Open(ctx context.Context, cfg *Loaded, opts Options) (*Node, error) {
+	if problems := cfg.Validate(); len(problems) > 0 {
+		return nil, configError(problems)
+	}
+	n := &Node{cfg: cfg, log: opts.Log, metrics: telemetry.New(telemetry.Config{Version: buildinfo.String()})}
+	if n.log == nil {
+		n.log = slog.New(slog.DiscardHandler)
+	}
+	for _, step := range []func(context.Context, Options) error{
+		n.openStore, n.openPrincipals, n.openContracts, n.openBroker, n.openGuards, n.openRouter, n.openHTTP,
+	} {
+		if err := step(ctx, opts); err != nil {
+			return nil, errors.Join(err, n.Close(context.WithoutCancel(ctx)))
+		}
+	}
+	return n, nil
+}
+
+func configError(problems []Problem) error {
+	lines := make([]string, len(problems))
+	for i, p := range problems {
+		lines[i] = p.String()
+	}
+	return headgate.NewError(headgate.CodeInvalidConfig, "%s", strings.Join(lines, "; "))
+}
+
+func (n *Node) openStore(ctx context.Context, opts Options) error {
+	dir := n.cfg.dataDir()
+	if !n.cfg.Memory {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	open, err := pick(opts.Drivers.Stores, n.cfg.Store.Driver, "sqlite", "store")
+	if err != nil {
+		return err
+	}
+	url, err := n.cfg.Store.URL.Resolve()
+	if err != nil {
+		return headgate.NewError(headgate.CodeInvalidConfig, "store.url: %v", err)
+	}
+	n.Store, err = open(ctx, StoreOptions{Dir: filepath.Join(dir, "store"), URL: url, Memory: n.cfg.Memory, Log: n.log})
+	return err
+}
+
+// pick returns the named driver, or the default one.
+func pick[T any](drivers map[string]T, name, otherwise, what string) (T, error) {
+	if name == "" {
+		name = otherwise
+	}
+	d, ok := drivers[name]
+	if !ok {
+		return d, headgate.NewError(headgate.CodeInvalidConfig, "%s.driver: this build has %s, not %q",
+			what, strings.Join(slices.Sorted(maps.Keys(drivers)), ", "), name)
+	}
+	return d, nil
+}
+
+func (n *Node) openPrincipals(ctx context.Context, _ Options) error {
+	var err error
+	if n.Principals, err = principal.Open(ctx, principal.Config{Store: n.Store}); err != nil {
+		return err
+	}
+	if err := n.cfg.declarePrincipals(ctx, n.Principals); err != nil {
+		return err
+	}
+	if n.cfg.Dev {
+		n.admin, err = n.cfg.devAdmin(ctx, n.Principals)
+	}
+	return err
+}
+
+func (n *Node) openContracts(ctx context.Context, _ Options) error {
+	var err error
+	n.Registry, err = registry.Open(ctx, registry.Config{Store: n.Store, Policy: n.cfg.policy()})
+	if err != nil || n.cfg.Contracts.Dir == "" {
+		return err
+	}
+	loaded, err := n.Registry.LoadDir(ctx, os.DirFS(n.cfg.Contracts.Dir))
+	if err != nil {
+		return fmt.Errorf("contracts.dir: %w", err)
+	}
+	for _, c := range loaded {
+		for _, w := range c.Warnings {
+			n.warnings = append(n.warnings, fmt.Sprintf("contract %s: %s at %q: %s", c.Subject, w.Code, w.At, w.Detail))
+		}
+	}
+	return nil
+}
+
+func (n *Node) openBroker(ctx context.Context, opts Options) error {
+	var err error
+	if n.Topology, err = n.cfg.Topology(); err != nil {
+		return err
+	}
+	otherwise := "nats"
+	if n.cfg.Memory {
+		otherwise = "memory"
+	}
+	open, err := pick(opts.Drivers.Brokers, n.cfg.Broker.Driver, otherwise, "broker")
+	if err != nil {
+		return err
+	}
+	url, err := n.cfg.Broker.URL.Resolve()
+	if err != nil {
+		return headgate.NewError(headgate.CodeInvalidConfig, "broker.url: %v", err)
+	}
+	n.Broker, err = open(ctx, BrokerOptions{
+		Dir: filepath.Join(n.cfg.dataDir(), "broker"), URL: url, Credentials: n.cfg.Broker.Credentials,
+		Replicas: n.cfg.Broker.Replicas, Relaxed: n.cfg.Durability == "relaxed", Log: n.log,
+		MaxEventBytes: n.cfg.maxEventBytes(),
+	})
+	if err != nil {
+		return err
+	}
+	return n.ensureStreams(ctx)
+}
+
+func (n *Node) ensureStreams(ctx context.Context) error {
+	var specs []broker.StreamSpec
+	for _, s := range n.Topology.Streams() {
+		specs = append(specs, broker.StreamSpec{Name: s.Name, Partitions: s.Partitions})
+	}
+	drifts, err := n.Broker.Ensure(ctx, specs)
+	if err != nil {
+		return err
+	}
+	var unsafe []string
+	for _, d := range drifts {
+		line := fmt.Sprintf("stream %s: %s is %s, configured %s", d.Stream, d.Setting, d.Have, d.Want)
+		if d.Unsafe {
+			unsafe = append(unsafe, line)
+		} else {
+			n.warnings = append(n.warnings, line)
+		}
+	}
+	if len(unsafe) > 0 {
+		return headgate.NewError(headgate.CodeInvalidConfig, "%s", strings.Join(unsafe, "; "))
+	}
+	return nil
+}
+
+func (n *Node) openGuards(ctx context.Context, opts Options) error {
+	var err error
+	n.Quarantine, err = quarantine.Open(ctx, quarantine.Config{
+		Store: n.Store, Retain: time.Duration(n.cfg.Quarantine.Retain), RefusalQuota: n.cfg.Quarantine.RefusalQuota,
+	})
+	if err != nil {
+		return err
+	}
+	n.Causal, err = causal.Open(ctx, causal.Config{
+		Store: n.Store, RootRate: headgate.RootRight{Allowed: true, Rate: float64(n.cfg.Defaults.Roots)},
+	})
+	if err != nil {
+		return err
+	}
+	var drafter perimeter.Drafter
+	if n.cfg.Dev {
+		drafter = n.Registry
+	}
+	n.Perimeter, err = perimeter.New(perimeter.Config{
+		Broker: n.Broker, Contracts: n.Registry, Drafter: drafter, Causal: n.Causal, Quarantine: n.Quarantine,
+		Topology: n.Topology, Observer: n.observer(opts), Log: n.log,
+	})
+	return err
+}
+
+func (n *Node) openRouter(ctx context.Context, opts Options) error {
+	var err error
+	n.Router, err = router.New(router.Config{
+		Store: n.Store, Broker: n.Broker, Perimeter: n.Perimeter, Causal: n.Causal, Quarantine: n.Quarantine,
+		Topology: n.Topology, Principals: n.Principals, Observer: n.observer(opts), Log: n.log,
+	})
+	if err != nil {
+		return err
+	}
+	n.Causal.SetClaims(n.Router)
+	n.Index = index.New(index.Config{
+		Store: n.Store, Broker: n.Broker, Topology: n.Topology, Router: n.Router, Causal: n.Causal, Quarantine: n.Quarantine,
+	})
+	return n.declareSubscriptions(ctx)
+}
+
+// declareSubscriptions puts the declared subscriptions, as the principal that
+// each names, or as the node itself.
+func (n *Node) declareSubscriptions(ctx context.Context) error {
+	operator := &headgate.Principal{Name: "config", Kind: headgate.KindSystem, Roles: []headgate.Role{headgate.RoleAdmin}, Listen: []string{"*"}}
+	for _, name := range slices.Sorted(maps.Keys(n.cfg.Subscriptions)) {
+		if _, err := n.Router.Put(ctx, operator, name, n.cfg.subscriptionSpec(name), "config"); err != nil {
+			return fmt.Errorf("subscription %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// AdminToken returns dev's admin token; empty outside dev mode.
+func (n *Node) AdminToken() string { return n.admin }
+
+// Warnings returns what an operator should know although the node runs.
+func (n *Node) Warnings() []string { return n.warnings }
+
+// Handler returns the HTTP API.
+func (n *Node) Handler() http.Handler { return n.gateway }
+
+// Loopback reports whether an address is reachable from this host only.
+func Loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || (ip != nil && ip.IsLoopback())
+}
+
+// Close releases what Open took. A node that Run drained is closed already;
+// closing it again does nothing.
+func (n *Node) Close(ctx context.Context) error {
+	var errs []error
+	if n.Broker != nil {
+		errs = append(errs, n.Broker.Close(ctx))
+	}
+	if n.Store != nil {
+		errs = append(errs, n.Store.Close())
+	}
+	n.Broker, n.Store = nil, nil
+	return errors.Join(errs...)
+}

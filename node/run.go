@@ -1,0 +1,130 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/gateway"
+)
+
+// trimEvery is how often retention looks for events to trim.
+const trimEvery = time.Minute
+
+// readiness says whether requests may come.
+type readiness struct{ on atomic.Bool }
+
+// check returns why the node is not ready.
+func (r *readiness) check(context.Context) error {
+	if !r.on.Load() {
+		return headgate.NewError(headgate.CodeUnavailable, "the node is starting or draining")
+	}
+	return nil
+}
+
+// Listen opens the listener of the configured address. An address that other
+// hosts reach is allowed: every request needs a token there as well.
+func (n *Node) Listen(ctx context.Context) (net.Listener, error) {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", n.cfg.listen())
+	if err != nil {
+		return nil, headgate.NewError(headgate.CodeUnavailable, "cannot listen on %s: %v", n.cfg.listen(), err)
+	}
+	return ln, nil
+}
+
+// Run serves on the listener until ctx ends, then drains and closes the node:
+// requests first, then deliveries, then what follows the streams, then broker
+// and store. It returns the first failure. A node runs once.
+func (n *Node) Run(ctx context.Context, ln net.Listener) error {
+	url := "http://" + ln.Addr().String()
+	if !n.cfg.Memory {
+		if err := writeFile(filepath.Join(n.cfg.dataDir(), URLFile), url+"\n", 0o644); err != nil {
+			return errors.Join(err, ln.Close(), n.Close(context.WithoutCancel(ctx)))
+		}
+	}
+	// Two rings: the door closes when ctx ends; what is behind it is told to
+	// stop only when the door is closed.
+	inner, behind := newGroup(context.WithoutCancel(ctx))
+	behind.run(inner, "quarantine", n.Quarantine.Run)
+	behind.run(inner, "router", n.Router.Run)
+	behind.run(inner, "index", n.Index.Run)
+	behind.run(inner, "retention", n.retention)
+	outer, door := newGroup(ctx)
+	door.run(outer, "http", func(ctx context.Context) error {
+		n.ready.on.Store(true)
+		defer n.ready.on.Store(false)
+		return gateway.Serve(ctx, ln, n.gateway, &gateway.ServeOpts{Connections: n.cfg.Limits.Connections, Log: n.log})
+	})
+	select {
+	case <-door.failed:
+	case <-behind.failed:
+		door.stop() // a component ended by itself: close the door, then the rest
+	}
+	return errors.Join(door.wait(), behind.wait(), n.Close(context.WithoutCancel(ctx)))
+}
+
+// retention trims streams and the index behind them.
+func (n *Node) retention(ctx context.Context) error {
+	tick := time.NewTicker(trimEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := n.trim(ctx); err != nil && ctx.Err() == nil {
+			n.log.Warn("retention will try again", "error", err)
+		}
+	}
+}
+
+func (n *Node) trim(ctx context.Context) error {
+	if err := n.Router.Trim(ctx); err != nil {
+		return err
+	}
+	_, err := n.Index.Prune(ctx)
+	return err
+}
+
+// group runs functions until one ends or its context does; then it ends all.
+type group struct {
+	stop   context.CancelFunc
+	failed chan struct{} // closed when the first function returned
+	once   sync.Once
+	wg     sync.WaitGroup
+	mu     sync.Mutex
+	errs   []error
+}
+
+// newGroup returns a group and the context of its functions.
+func newGroup(parent context.Context) (context.Context, *group) {
+	ctx, stop := context.WithCancel(parent)
+	return ctx, &group{stop: stop, failed: make(chan struct{})}
+}
+
+func (g *group) run(ctx context.Context, name string, fn func(context.Context) error) {
+	g.wg.Go(func() {
+		err := fn(ctx)
+		if err != nil && !errors.Is(err, context.Canceled) {
+			g.mu.Lock()
+			g.errs = append(g.errs, fmt.Errorf("%s: %w", name, err))
+			g.mu.Unlock()
+		}
+		g.once.Do(func() { close(g.failed) })
+	})
+}
+
+// wait ends what still runs and returns every failure.
+func (g *group) wait() error {
+	g.stop()
+	g.wg.Wait()
+	return errors.Join(g.errs...)
+}

@@ -1,0 +1,240 @@
+package node
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/contract"
+	"github.com/headgate/headgate/router"
+	"github.com/headgate/headgate/topology"
+)
+
+// Loaded is a configuration with the place of every setting in its file.
+type Loaded struct {
+	Config
+	places map[string]place
+}
+
+// problems collects what is wrong, with places where they are known.
+type problems struct {
+	places map[string]place
+	list   []Problem
+}
+
+func (p *problems) add(path, format string, args ...any) {
+	at := p.places[path]
+	p.list = append(p.list, Problem{Line: at.line, Column: at.column, Path: path, Message: fmt.Sprintf(format, args...)})
+}
+
+// Validate returns every problem of the configuration at once.
+func (l *Loaded) Validate() []Problem {
+	p := &problems{places: l.places}
+	l.validateNode(p)
+	l.validateDefaults(p)
+	l.validatePrincipals(p)
+	if _, err := l.Topology(); err != nil {
+		p.add("streams", "%s", detail(err))
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Subscriptions)) {
+		spec := l.subscriptionSpec(name)
+		if err := spec.Validate(); err != nil {
+			p.add(joinPath("subscriptions", name), "%s", detail(err))
+		}
+	}
+	return p.list
+}
+
+func detail(err error) string {
+	if e := headgate.AsError(err); e != nil && e.Detail != "" {
+		return e.Detail
+	}
+	return err.Error()
+}
+
+func (l *Loaded) validateNode(p *problems) {
+	if l.Version != 0 && l.Version != 1 {
+		p.add("version", "this build reads version 1, not %d", l.Version)
+	}
+	if _, _, err := net.SplitHostPort(l.listen()); err != nil {
+		p.add("listen", "want HOST:PORT, not %q", clip([]byte(l.Listen)))
+	}
+	oneOf(p, "store.driver", l.Store.Driver, "sqlite")
+	oneOf(p, "broker.driver", l.Broker.Driver, "nats", "memory")
+	if l.Broker.Driver == "memory" && !l.Dev {
+		p.add("broker.driver", "memory keeps no event past the process; only headgate dev takes it")
+	}
+	if l.Broker.Replicas < 0 || l.Broker.Replicas > 5 {
+		p.add("broker.replicas", "want 1 to 5")
+	}
+	if l.Broker.Replicas > 1 && l.Broker.URL == "" {
+		p.add("broker.replicas", "the embedded server is one host; name an outside cluster by broker.url")
+	}
+	if u := string(l.Broker.URL); !l.Broker.URL.IsReference() && strings.Contains(u, "@") {
+		p.add("broker.url", "holds a password; write env:NAME or file:PATH instead")
+	}
+	if l.Store.URL != "" {
+		p.add("store.url", "the sqlite driver takes none; its file lies in data")
+	}
+	oneOf(p, "durability", l.Durability, "fsync", "relaxed")
+	oneOf(p, "contracts.compatibility", l.Contracts.Compatibility, "none", "backward", "backward_transitive", "forward", "forward_transitive", "full", "full_transitive")
+	oneOf(p, "contracts.unknown_fields", l.Contracts.UnknownFields, "as_schema", "refuse")
+	if len(l.Sources) > 0 {
+		p.add("sources", "sources are not part of this version")
+	}
+	if len(l.Outbox) > 0 {
+		p.add("outbox", "the outbox relay is not part of this version")
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Streams)) {
+		oneOf(p, joinPath("streams", name)+".format", l.Streams[name].Format, "frame")
+		oneOf(p, joinPath("streams", name)+".index", l.Streams[name].Index, "on", "off")
+	}
+}
+
+// oneOf reports a value that is neither empty nor one of the choices.
+func oneOf(p *problems, path, got string, choices ...string) {
+	if got != "" && !slices.Contains(choices, got) {
+		p.add(path, "want %s, not %q", strings.Join(choices, " or "), clip([]byte(got)))
+	}
+}
+
+func (l *Loaded) validateDefaults(p *problems) {
+	for _, c := range []struct {
+		path     string
+		got, max int
+	}{
+		{"defaults.ttl", l.Defaults.TTL, 64},
+		{"defaults.gas", l.Defaults.Gas, 1_000_000_000},
+		{"defaults.breadth", l.Defaults.Breadth, 1_000_000},
+		{"defaults.repeats", l.Defaults.Repeats, 64},
+		{"defaults.attempts", l.Defaults.Attempts, 1000},
+		{"quarantine.refusal_quota", l.Quarantine.RefusalQuota, 1_000_000},
+		{"limits.connections", l.Limits.Connections, 1_000_000},
+	} {
+		if c.got < 0 || c.got > c.max {
+			p.add(c.path, "want 1 to %d", c.max)
+		}
+	}
+	if l.Defaults.PayloadMax > maxPayload {
+		p.add("defaults.payload_max", "want at most 6MiB")
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Types)) {
+		if l.Types[name].PayloadMax > maxPayload {
+			p.add(joinPath("types", name)+".payload_max", "want at most 6MiB")
+		}
+	}
+}
+
+const (
+	// maxPayload bounds every payload_max, so that an event fits a broker message.
+	maxPayload = 6 << 20
+	// envelopeRoom is what attributes and header may add to a payload.
+	envelopeRoom = 128 << 10
+)
+
+// maxEventBytes is the largest encoded event that the broker must take.
+func (l *Loaded) maxEventBytes() int {
+	largest := max(l.Defaults.PayloadMax, 512<<10)
+	for _, t := range l.Types {
+		largest = max(largest, t.PayloadMax)
+	}
+	return max(int(largest)+envelopeRoom, 1<<20)
+}
+
+func (l *Loaded) validatePrincipals(p *problems) {
+	seen := map[string]bool{}
+	for i, pr := range l.Principals {
+		path := fmt.Sprintf("principals[%d]", i)
+		switch {
+		case pr.Name == "":
+			p.add(path, "name is missing")
+		case seen[pr.Name]:
+			p.add(path+".name", "%q is declared twice", pr.Name)
+		}
+		seen[pr.Name] = true
+		if pr.Kind == "" {
+			p.add(path, "kind is missing: human, agent or system")
+		}
+		oneOf(p, path+".kind", string(pr.Kind), string(headgate.KindHuman), string(headgate.KindAgent), string(headgate.KindSystem))
+		for j, role := range pr.Roles {
+			at := fmt.Sprintf("%s.roles[%d]", path, j)
+			oneOf(p, at, string(role), "viewer", "developer", "operator", "approver", "admin")
+			if pr.Kind == headgate.KindAgent && role != headgate.RoleViewer && role != headgate.RoleDeveloper {
+				p.add(at, "an agent cannot be %s", role)
+			}
+		}
+		for list, patterns := range map[string][]string{"emit": pr.Emit, "listen": pr.Listen} {
+			for j, pat := range patterns {
+				if !headgate.ValidPattern(pat) {
+					p.add(fmt.Sprintf("%s.%s[%d]", path, list, j), "%q is not a type, PREFIX.* or *", clip([]byte(pat)))
+				}
+			}
+		}
+		if pr.Token != "" && !pr.Token.IsReference() {
+			p.add(path+".token", "holds a secret; write env:NAME or file:PATH instead")
+		}
+	}
+}
+
+func (l *Loaded) listen() string {
+	if l.Listen == "" {
+		return "127.0.0.1:7420"
+	}
+	return l.Listen
+}
+
+func (l *Loaded) dataDir() string {
+	if l.Data == "" {
+		return ".headgate"
+	}
+	return l.Data
+}
+
+// Topology builds the table of streams and types.
+func (l *Loaded) Topology() (*topology.Table, error) {
+	var streams []topology.Stream
+	for _, name := range slices.Sorted(maps.Keys(l.Streams)) {
+		s := l.Streams[name]
+		retain := s.Retain
+		if retain == 0 {
+			retain = l.Defaults.Retain
+		}
+		streams = append(streams, topology.Stream{
+			Name: name, Types: s.Types, Partitions: s.Partitions, Retain: time.Duration(retain), NoIndex: s.Index == "off",
+		})
+	}
+	var types []topology.Type
+	for _, pattern := range slices.Sorted(maps.Keys(l.Types)) {
+		t := l.Types[pattern]
+		types = append(types, topology.Type{
+			Pattern: pattern, Key: t.Key, TTL: t.TTL, Gas: t.Gas, Breadth: t.Breadth, Repeats: t.Repeats,
+			PayloadMax: int(t.PayloadMax), Contract: t.Contract, Origins: t.Origins, Expire: time.Duration(t.Expire),
+		})
+	}
+	return topology.New(streams, types, topology.Defaults{
+		TTL: l.Defaults.TTL, Gas: l.Defaults.Gas, Breadth: l.Defaults.Breadth, Repeats: l.Defaults.Repeats, PayloadMax: int(l.Defaults.PayloadMax),
+	})
+}
+
+// subscriptionSpec returns a declared subscription with the defaults filled in.
+func (l *Loaded) subscriptionSpec(name string) router.Spec {
+	return l.withDefaults(l.Subscriptions[name].Spec)
+}
+
+func (l *Loaded) withDefaults(spec router.Spec) router.Spec {
+	if spec.Attempts == 0 {
+		spec.Attempts = l.Defaults.Attempts
+	}
+	if spec.Backoff == "" {
+		spec.Backoff = l.Defaults.Backoff
+	}
+	return spec
+}
+
+func (l *Loaded) policy() contract.Policy {
+	return contract.Policy{CloseObjects: l.Contracts.UnknownFields == "refuse"}
+}

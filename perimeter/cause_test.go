@@ -160,6 +160,39 @@ func TestDuplicatesWithinOneSubmission(t *testing.T) {
 	}
 }
 
+func TestTwinsAmongRoots(t *testing.T) {
+	g := open(t, setup{})
+	res := g.admit(helpdesk(),
+		event("ticket.opened", "x", `{"n":1}`),
+		event("ticket.opened", "x", `"broken"`),
+		event("ticket.opened", "x", `{"n":2}`),
+		event("order.placed", "x", `{}`), // another stream, another event
+	)
+	wantCodes(t, res, "ok", "duplicate", "duplicate", "ok")
+	if res[1].Position != res[0].Position || res[2].Position != res[0].Position || string(res[1].Event.Data) != `{"n":1}` {
+		t.Errorf("results = %+v", res)
+	}
+}
+
+// TestAdmittedMeanwhile: another submission stores the same event between the
+// first look and the refusal.
+func TestAdmittedMeanwhile(t *testing.T) {
+	d := &drafter{t: t, err: headgate.NewError(headgate.CodeContractInvalid, "no")}
+	g := open(t, setup{drafter: d})
+	meanwhile := event("ticket.new", "x", `{"by":"another"}`)
+	meanwhile.Header = headgate.Header{RootID: "x", TTL: 1}
+	d.then = func() {
+		if _, err := g.broker.Publish(t.Context(), "tickets", []*headgate.Event{meanwhile}); err != nil {
+			t.Error(err)
+		}
+	}
+	res := g.admit(helpdesk(), event("ticket.new", "x", `{"by":"me"}`))
+	wantCodes(t, res, "duplicate")
+	if res[0].Event != meanwhile || res[0].QID != "" {
+		t.Errorf("result = %+v", res[0])
+	}
+}
+
 func TestManyDuplicatesAreReadBack(t *testing.T) {
 	g := open(t, setup{})
 	const n = 300

@@ -322,6 +322,43 @@ func TestBrokenStoreCounts(t *testing.T) {
 	}
 }
 
+// picky is a store that does not take one record.
+type picky struct {
+	store.Store
+	store.Quarantine
+}
+
+func (p picky) Update(ctx context.Context, fn func(context.Context, *store.Tx) error) error {
+	return p.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		mine := *tx
+		mine.Quarantine = picky{Quarantine: tx.Quarantine}
+		return fn(ctx, &mine)
+	})
+}
+
+func (p picky) Put(ctx context.Context, r store.QuarantineRecord) (bool, error) {
+	if r.ID == "poison" {
+		return false, errBroken
+	}
+	return p.Quarantine.Put(ctx, r)
+}
+
+func TestOneRecordCannotCostItsNeighbours(t *testing.T) {
+	q := open(t, Config{Store: picky{Store: openStore(t)}})
+	rs := slices.Repeat([]Refusal{refusal("p")}, 50)
+	poison := *rs[0].Event
+	poison.ID = "poison"
+	rs[20].Event = &poison
+	for i, qid := range q.RefusedAll(t.Context(), rs) {
+		if (qid == "") != (i == 20) {
+			t.Errorf("refusal %d: QID %q", i, qid)
+		}
+	}
+	if got := overflowOf(t, q, "p"); got != 1 {
+		t.Errorf("counted %d", got)
+	}
+}
+
 func TestTooManyPrincipalsShareAQuota(t *testing.T) {
 	now := newClock()
 	q := newQuota(5, 1<<20)

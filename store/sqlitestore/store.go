@@ -88,7 +88,7 @@ func (s *Store) open() error {
 	if err != nil {
 		return err
 	}
-	s.watch = &logWatch{conn: c, log: s.cfg.Logger, limit: maxLogPages, wake: make(chan struct{}, 1)}
+	s.watch = &logWatch{conn: c, log: s.cfg.Logger, most: maxLogPages, limit: maxLogPages}
 	s.jobs = make(chan *job, queueLength)
 	s.writer = &writer{conn: c, jobs: s.jobs, log: s.cfg.Logger, after: s.watch.settle, ended: make(chan struct{})}
 	migrations, err := ownMigrations()
@@ -116,7 +116,8 @@ func (s *Store) open() error {
 	if err != nil {
 		return err
 	}
-	s.checks = &checkpointer{conn: cc, log: s.cfg.Logger, wake: s.watch.wake, done: make(chan struct{})}
+	s.checks = &checkpointer{conn: cc, log: s.cfg.Logger, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	s.watch.checks = s.checks
 	s.readers = newReaders(s.cfg.Readers, s.cfg.Logger, func() (*conn, error) {
 		return s.connect("cache_size=-4096", "query_only=ON")
 	})
@@ -142,10 +143,18 @@ func (s *Store) place() error {
 	if err := os.MkdirAll(filepath.Dir(s.file), 0o700); err != nil {
 		return err
 	}
+	f, err := os.OpenFile(s.file, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
 	// Under one name, whichever link leads there: the lock goes by it.
-	if real, err := filepath.EvalSymlinks(s.file); err == nil {
-		s.file = real
-	} else if !errors.Is(err, os.ErrNotExist) {
+	if s.file, err = filepath.Abs(s.file); err != nil {
+		return err
+	}
+	if s.file, err = filepath.EvalSymlinks(s.file); err != nil {
 		return err
 	}
 	lock, err := os.OpenFile(s.file+".lock", os.O_RDWR|os.O_CREATE, 0o600)
@@ -163,11 +172,7 @@ func (s *Store) place() error {
 			Fix: "Stop the other node, or give this one a data folder of its own.",
 		}
 	}
-	f, err := os.OpenFile(s.file, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	return f.Close()
+	return nil
 }
 
 // restrict keeps other users of the host from reading the database and what
@@ -295,7 +300,7 @@ func (s *Store) Close() error {
 		s.mu.Unlock()
 		<-s.writer.ended
 		s.views.Wait()
-		close(s.watch.wake)
+		close(s.checks.wake)
 		<-s.checks.done
 		s.closeErr = s.release()
 	})

@@ -38,15 +38,62 @@ func Document(routes []gateway.Route, version string) ([]byte, error) {
 		Security: []map[string][]string{{"bearer": {}}},
 		Servers:  []*huma.Server{{URL: "/"}},
 	}
+	// A duration is written as text, whatever its Go type is.
+	schemas.RegisterTypeAlias(reflect.TypeFor[api.Duration](), reflect.TypeFor[string]())
+	schemas.Map()[eventSchema] = cloudEvent()
 	problem := schemas.Schema(reflect.TypeFor[api.Problem](), true, "Problem")
 	for i := range routes {
 		doc.AddOperation(operation(&routes[i], schemas, problem))
 	}
+	relax(schemas)
 	b, err := json.Marshal(doc)
 	if err != nil {
 		return nil, fmt.Errorf("admin: OpenAPI document: %w", err)
 	}
 	return b, nil
+}
+
+// eventSchema names the schema of one event.
+const eventSchema = "CloudEvent"
+
+// cloudEvent describes an event in the CloudEvents JSON format.
+func cloudEvent() *huma.Schema {
+	text := func(doc string) *huma.Schema { return &huma.Schema{Type: huma.TypeString, Description: doc} }
+	return &huma.Schema{
+		Type:        huma.TypeObject,
+		Description: "An event in the CloudEvents JSON format. Further attributes are extensions; those that only the perimeter sets (rootid, ttl, hop, …) are ignored when a client sends them.",
+		Required:    []string{"specversion", "type"},
+		Properties: map[string]*huma.Schema{
+			"specversion": {Type: huma.TypeString, Enum: []any{"1.0"}}, "type": text("Selects contract, stream and subscriptions"),
+			"id": text("Unique with source; minted when absent"), "source": text("URI reference; the principal's own when absent"),
+			"subject": text("What the event is about"), "time": {Type: huma.TypeString, Format: "date-time"},
+			"datacontenttype": text("Default application/json"), "partitionkey": text("Events of one key keep their order"),
+			"expirytime": {Type: huma.TypeString, Format: "date-time", Description: "Nobody needs the event after this"},
+			"data":       {Description: "The payload, checked against the type's contract"},
+		},
+		AdditionalProperties: true,
+	}
+}
+
+// requestOnly are the types that the node reads strictly. All others are
+// answers, which may gain members.
+var requestOnly = map[string]bool{
+	"PullRequest": true, "SettleRequest": true, "Settlement": true, "SubscriptionSpec": true, "Deliver": true, "RotateRequest": true,
+}
+
+// relax corrects what the generator assumes of Go types: answers are open to
+// new members, and lists are never null.
+func relax(schemas huma.Registry) {
+	for name, s := range schemas.Map() {
+		if !requestOnly[name] {
+			s.AdditionalProperties = true
+		}
+		for _, p := range s.Properties {
+			if p.Type == huma.TypeArray {
+				p.Nullable = false
+			}
+		}
+	}
 }
 
 func operation(r *gateway.Route, schemas huma.Registry, problem *huma.Schema) *huma.Operation {
@@ -112,10 +159,15 @@ func response(a gateway.Response, schemas huma.Registry) *huma.Response {
 	if media == "" {
 		media = api.TypeJSON
 	}
-	return &huma.Response{
-		Description: a.Doc,
-		Content:     map[string]*huma.MediaType{media: {Schema: schemaOf(a.Of, media, schemas)}},
+	s := schemaOf(a.Of, media, schemas)
+	if a.Or != nil {
+		s = &huma.Schema{OneOf: []*huma.Schema{s, schemaOf(a.Or, media, schemas)}}
 	}
+	out := &huma.Response{Description: a.Doc, Content: map[string]*huma.MediaType{media: {Schema: s}}}
+	if a.Status >= 400 && media != api.TypeProblem {
+		out.Content[api.TypeProblem] = &huma.MediaType{Schema: schemaOf(api.Problem{}, media, schemas)}
+	}
+	return out
 }
 
 // schemaOf describes a body: by its Go type, or as what its media type allows.
@@ -124,7 +176,13 @@ func schemaOf(of any, media string, schemas huma.Registry) *huma.Schema {
 		t := reflect.TypeOf(of)
 		return schemas.Schema(t, true, t.Name())
 	}
-	if strings.HasSuffix(media, "json") {
+	event := &huma.Schema{Ref: "#/components/schemas/" + eventSchema}
+	switch media {
+	case api.TypeEvent:
+		return event
+	case api.TypeBatch:
+		return &huma.Schema{Type: huma.TypeArray, Items: event}
+	case api.TypeJSON, api.TypeSchema:
 		return &huma.Schema{} // any JSON
 	}
 	return &huma.Schema{Type: huma.TypeString}

@@ -34,20 +34,12 @@ func (g *Gateway) addPublish() {
 			{Media: "*/*", Doc: "The data of one event whose attributes are in ce- headers (binary mode)"},
 		},
 		Responses: []Response{
-			{Status: http.StatusAccepted, Doc: "Stored durably: a Published for one event, Results for several", Of: publishAnswer{}},
+			{Status: http.StatusAccepted, Doc: "Stored durably: a Published for one event, Results for several", Of: api.Published{}, Or: api.Results{}},
 			{Status: http.StatusMultiStatus, Doc: "Several events, some of them refused", Of: api.Results{}},
 			{Status: http.StatusUnprocessableEntity, Doc: "Several events, all of them refused", Of: api.Results{}},
 		},
 		Handle: g.publish,
 	})
-}
-
-// publishAnswer documents the two forms of a 202.
-type publishAnswer struct {
-	api.Published
-	Accepted int          `json:"accepted,omitempty" doc:"Several events: how many were stored"`
-	Refused  int          `json:"refused,omitempty"`
-	Results  []api.Result `json:"results,omitempty"`
 }
 
 func (g *Gateway) publish(c *Call) error {

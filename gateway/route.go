@@ -60,4 +60,5 @@ type Response struct {
 	Doc    string
 	Media  string // default application/json
 	Of     any    // as in Body; nil: raw or empty
+	Or     any    // another form that the answer may have; nil: none
 }

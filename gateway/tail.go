@@ -29,15 +29,9 @@ func (g *Gateway) addTail() {
 			{In: "query", Name: "cursor", Doc: "As Last-Event-ID, which wins"},
 			{In: "header", Name: "Last-Event-ID", Doc: "Cursor of the last message received"},
 		},
-		Responses: []Response{{Status: http.StatusOK, Doc: "Messages without end, of TailEvent and TailGap", Media: api.TypeSSE, Of: tailMessage{}}},
+		Responses: []Response{{Status: http.StatusOK, Doc: "Messages without end: the data of event messages is a TailEvent, of gap messages a TailGap", Media: api.TypeSSE, Of: api.TailEvent{}, Or: api.TailGap{}}},
 		Handle:    g.tail,
 	})
-}
-
-// tailMessage documents the data of the two kinds of message.
-type tailMessage struct {
-	Event *api.TailEvent `json:"event,omitempty" doc:"Data of a message of the kind event"`
-	Gap   *api.TailGap   `json:"gap,omitempty" doc:"Data of a message of the kind gap"`
 }
 
 // tailBuffer bounds what the driver keeps ready per partition for one reader.

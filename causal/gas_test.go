@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -208,6 +209,24 @@ func TestGasNeverExceeded(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestGasCampaign runs longer histories, a hundred thousand of them when
+// HEADGATE_CAMPAIGN is 1, and prints the seed of one that breaks the law.
+func TestGasCampaign(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(200)
+	if os.Getenv("HEADGATE_CAMPAIGN") == "1" {
+		seeds = 100_000
+	}
+	for seed := range seeds {
+		r := rand.New(rand.NewPCG(seed, 1))
+		c := &cluster{clk: newClock(), store: newMemStore(), room: r.IntN(3)}
+		if err := c.history(400, func(n int, _ string) int { return r.IntN(n) }); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+	t.Logf("%d histories", seeds)
 }
 
 // TestGasHarnessFindsBrokenBuilds runs the same histories against builds that

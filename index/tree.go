@@ -13,7 +13,7 @@ const (
 	defaultNodes = 1000
 	maxNodes     = 10_000
 	// maxRows bounds the rows that one tree reads to count its events.
-	maxRows = 200_000
+	maxRows = 100_000
 	// maxRecords bounds the quarantine records that one tree reads.
 	maxRecords = 10_000
 	page       = 1000

@@ -287,3 +287,25 @@ func golden(t *testing.T, name, got string) {
 		t.Errorf("%s: got\n%swant\n%s", name, got, want)
 	}
 }
+
+// BenchmarkTree draws the tree of a root with many events.
+func BenchmarkTree(b *testing.B) {
+	const n = 100_000
+	bb := newBench(b, nil)
+	rows := make([]store.IndexRow, n)
+	for i := range rows {
+		rows[i] = store.IndexRow{
+			ID: fmt.Sprint("e", i), Stream: "alpha", Position: headgate.Position{Offset: uint64(i)}, Type: "t", Root: "e0",
+			Causes: fmt.Sprint("e", i/3), Hop: min(i, 15), Recorded: bb.clock.Add(time.Duration(i)),
+		}
+	}
+	err := bb.store.Update(context.Background(), func(ctx context.Context, tx *store.Tx) error { return tx.Index.Put(ctx, rows) })
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := bb.Tree(context.Background(), "e0", 0); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

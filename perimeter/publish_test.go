@@ -412,56 +412,6 @@ func FuzzAdmit(f *testing.F) {
 	})
 }
 
-func BenchmarkAdmit(b *testing.B) {
-	for _, n := range []int{1, 100, 1000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			g := open(b, setup{})
-			p := helpdesk()
-			p.Roots.Rate, p.Roots.Burst = 1e12, 1<<40
-			discard := &broken{Broker: g.broker, publish: func(_ context.Context, _ string, events []*headgate.Event) ([]broker.Result, error) {
-				res := make([]broker.Result, len(events))
-				for i := range res {
-					res[i].Outcome = broker.OutcomeStored
-				}
-				return res, nil
-			}}
-			cfg := g.cfg
-			cfg.Broker, cfg.Observer = discard, nil
-			gate, err := perimeter.New(cfg)
-			if err != nil {
-				b.Fatal(err)
-			}
-			events := make([]headgate.Event, n)
-			in := make([]perimeter.Item, n)
-			data := []byte(`{"n":1,"key":"a key of some length"}`)
-			b.ReportAllocs()
-			seq := 0
-			for b.Loop() {
-				for i := range events {
-					seq++
-					events[i] = headgate.Event{Type: "ticket.opened", ID: ids[seq%len(ids)], Source: "/bench", Data: data}
-					in[i].Event = &events[i]
-				}
-				for _, r := range gate.Admit(context.Background(), perimeter.Submission{Principal: p, Items: in}) {
-					if r.Err != nil {
-						b.Fatal(r.Err)
-					}
-				}
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/event")
-		})
-	}
-}
-
-// ids are made before the clock runs.
-var ids = func() []string {
-	out := make([]string, 4096)
-	for i := range out {
-		out[i] = fmt.Sprintf("event-%08d", i)
-	}
-	return out
-}()
-
 func (g *gate) wantRecords(want int) {
 	g.t.Helper()
 	rows, err := g.quarantine.List(g.t.Context(), store.QuarantineFilter{})

@@ -144,6 +144,18 @@ func TestRefusalsAreBoundedInNumber(t *testing.T) {
 	if rows, err := q.Overflow(t.Context()); err != nil || len(rows) != 2 {
 		t.Errorf("overflow = %v, %v", rows, err)
 	}
+	// Another node makes room.
+	err := q.cfg.Store.Update(t.Context(), func(ctx context.Context, tx *store.Tx) error {
+		_, err := tx.Quarantine.Expire(ctx, q.cfg.Now().Add(2*DefaultRetain), 1)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.expire(t.Context())
+	if q.Refused(t.Context(), refusal("another")) == "" {
+		t.Error("the room was not noticed")
+	}
 }
 
 func TestRetentionInBatches(t *testing.T) {

@@ -70,8 +70,8 @@ func (q *Quarantine) expire(ctx context.Context) {
 			break
 		}
 	}
-	if deleted == 0 {
-		return
+	if deleted == 0 && !q.refused.atLimit() {
+		return // what others deleted is noticed once it matters
 	}
 	q.cfg.Log.DebugContext(ctx, "expired quarantine records deleted", "count", deleted)
 	err := q.cfg.Store.View(ctx, func(ctx context.Context, tx *store.Tx) error {

@@ -31,7 +31,7 @@ func AgentText(v *headgate.Verdict) string {
 		}
 		sb.WriteString(oneLine(list[i].Fix))
 		if list[i].Got != "" && list[i].Got != "absent" {
-			fmt.Fprintf(&sb, " Found: %s.", oneLine(list[i].Got))
+			fmt.Fprintf(&sb, " Found: %s.", strings.TrimSuffix(oneLine(list[i].Got), "."))
 		}
 	}
 	if rest > 0 {

@@ -271,6 +271,9 @@ func explainMeta(base string, e *jsonschema.ValidationError, rsn *reasons) {
 	_, what, _ := strings.Cut(e.Error(), "': ") // "at 'POINTER': MESSAGE"
 	if _, ok := e.ErrorKind.(*libkind.AnyOf); ok {
 		what = "the value is none of those that this keyword takes"
+		if strings.HasSuffix(ptr, "/type") {
+			what = "want one of array, boolean, integer, null, number, object, string, or a list of them"
+		}
 	}
 	reason := clip(what, 160)
 	for _, have := range rsn.list {

@@ -4,7 +4,7 @@ import "fmt"
 
 // MaxVisits is the ceiling of a contract's cost: how many of its schemas one
 // value of a payload may meet. A contract above it is refused.
-const MaxVisits = 1024
+const MaxVisits = 256
 
 // maxCostSteps bounds the work of finding the cost.
 const maxCostSteps = 20_000_000

@@ -132,7 +132,7 @@ func (p *program) findCycles(rsn *reasons) {
 			top.children = top.children[1:]
 			switch state[c.id] {
 			case open:
-				rsn.add(c.at, "the schema applies itself to the same value again, over %s: no payload could be decided; refer to it from properties or items", clip(top.n.at, 120))
+				rsn.add(c.at, "the schema applies itself to the same value again, over %s: no payload could be decided; refer to it from properties or items", placeWords(top.n.at))
 				return
 			case done:
 				height[top.n.id] = max(height[top.n.id], height[c.id]+1)
@@ -152,4 +152,11 @@ func (p *program) children(n *node) []*node {
 	var out []*node
 	p.sameValue(n, func(_ string, c *node) { out = append(out, c) })
 	return out
+}
+
+func placeWords(ptr string) string {
+	if ptr == "" {
+		return "the root"
+	}
+	return clip(ptr, 200)
 }

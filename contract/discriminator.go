@@ -92,7 +92,7 @@ func fixedValues(n *node, steps int) []string {
 			return nil
 		}
 		if n.enum != nil {
-			if len(n.enum.others) > 0 {
+			if n.enum.composite {
 				return nil
 			}
 			return sortedKeys(n.enum.scalars)

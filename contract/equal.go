@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"hash/maphash"
 	"slices"
@@ -34,21 +35,79 @@ func sizeOf(v any) int {
 // comparing it with each.
 type enumSet struct {
 	values  []literal
-	scalars map[string]int // scalarKey → index into values
-	others  []int          // arrays and objects
+	keys    map[string]int // literalKey → index into values
+	scalars map[string]int // the part of keys that are scalars
+	// composite is set when an array or object is among the values.
+	composite bool
 }
 
 func newEnumSet(values []any) *enumSet {
-	e := &enumSet{scalars: make(map[string]int, len(values))}
+	e := &enumSet{keys: make(map[string]int, len(values)), scalars: map[string]int{}}
 	for i, v := range values {
 		e.values = append(e.values, newLiteral(v))
-		if key, ok := scalarKey(v); !ok {
-			e.others = append(e.others, i)
-		} else if _, dup := e.scalars[key]; !dup {
+		key := string(appendLiteralKey(nil, v))
+		if _, dup := e.keys[key]; dup {
+			continue
+		}
+		e.keys[key] = i
+		if _, ok := scalarKey(v); ok {
 			e.scalars[key] = i
+		} else {
+			e.composite = true
 		}
 	}
 	return e
+}
+
+// appendLiteralKey appends a string that equal values share, and no others:
+// the scalarKey of a scalar, or the delimited keys of the parts.
+func appendLiteralKey(dst []byte, v any) []byte {
+	switch v := v.(type) {
+	case []any:
+		dst = append(dst, '[')
+		for _, e := range v {
+			dst = appendPart(dst, appendLiteralKey(nil, e))
+		}
+		return dst
+	case map[string]any:
+		dst = append(dst, '{')
+		for _, name := range sortedKeys(v) {
+			dst = appendPart(dst, []byte(name))
+			dst = appendPart(dst, appendLiteralKey(nil, v[name]))
+		}
+		return dst
+	default:
+		key, _ := scalarKey(v)
+		return append(dst, key...)
+	}
+}
+
+// appendPart appends one part with its length before it.
+func appendPart(dst, part []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(part)))
+	return append(dst, part...)
+}
+
+// appendKey appends the literalKey of a payload's value.
+func (t *tape) appendKey(dst []byte, i int32) []byte {
+	v := &t.values[i]
+	switch v.kind {
+	case kindArray:
+		dst = append(dst, '[')
+		for child := i + 1; child < v.next; child = t.values[child].next {
+			dst = appendPart(dst, t.appendKey(nil, child))
+		}
+		return dst
+	case kindObject:
+		dst = append(dst, '{')
+		for _, m := range t.sortedMembers(i) {
+			dst = appendPart(dst, m.name)
+			dst = appendPart(dst, t.appendKey(nil, m.at))
+		}
+		return dst
+	default:
+		return t.appendScalarKey(dst, i)
+	}
 }
 
 // scalarKey returns a string that equal scalars share, and false for arrays

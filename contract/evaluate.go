@@ -212,22 +212,16 @@ func (e *evaluator) head(n *node, v int32) (code headgate.ViolationCode, keyword
 
 func (e *evaluator) inEnum(set *enumSet, v int32) bool {
 	val := &e.t.values[v]
-	if val.kind < kindArray {
-		e.work += int(val.end-val.start) / 32
-		e.key = e.t.appendScalarKey(e.key[:0], v)
-		_, ok := set.scalars[string(e.key)]
-		return ok
-	}
-	for _, i := range set.others {
-		e.work += min(set.values[i].size, int(val.next-v))
-		if e.over() {
+	e.work += int(val.end-val.start) / 32
+	if val.kind >= kindArray {
+		if !set.composite {
 			return false
 		}
-		if e.t.equalsLiteral(v, set.values[i].value) {
-			return true
-		}
+		e.work += int(val.next - v)
 	}
-	return false
+	e.key = e.t.appendKey(e.key[:0], v)
+	_, ok := set.keys[string(e.key)]
+	return ok
 }
 
 // refs follows the references of 2019-09 and later.

@@ -112,7 +112,9 @@ func (e *evaluator) member(n *node, v, child int32, name []byte, ev *evals, rep 
 		if !ok && rep == nil {
 			return false
 		}
-		e.work += 1 + len(name)*r.re.steps/64
+		if e.work += 1 + len(name)*r.re.steps/64; e.over() {
+			return false
+		}
 		if r.re.Match(name) {
 			evaluated = true
 			e.declare(child)
@@ -198,6 +200,9 @@ func (e *evaluator) array(n *node, v int32, ev *evals, rep *report) bool {
 				return false
 			}
 			ok = false
+			if i >= len(a.prefix) && a.rest.always < 0 {
+				break // one item too many says it for the rest
+			}
 		}
 		if ev != nil {
 			ev.set(int32(i))

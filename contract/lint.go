@@ -23,12 +23,7 @@ func (r *reasons) add(ptr, format string, args ...any) {
 		r.more++
 		return
 	}
-	if ptr == "" {
-		ptr = "the root"
-	} else {
-		ptr = clip(ptr, 200)
-	}
-	r.list = append(r.list, "at "+ptr+": "+fmt.Sprintf(format, args...))
+	r.list = append(r.list, "at "+placeWords(ptr)+": "+fmt.Sprintf(format, args...))
 }
 
 func (r *reasons) empty() bool { return len(r.list) == 0 }
@@ -165,7 +160,11 @@ func (l *lint) reference(p place, kw, ref string) {
 		if isMetaURL(abs) || l.opts.known(abs.String()) {
 			return
 		}
-		l.rsn.add(ptr, "%s refers to %s, which is outside of this document; nothing is fetched: copy it under $defs and refer to it there", clipQuote(ref), clipQuote(abs.String()))
+		where := ""
+		if abs.Scheme != p.base.Scheme || abs.String() != ref && p.base.String() != rootURL {
+			where = ", that is " + clipQuote(abs.String()) + ","
+		}
+		l.rsn.add(ptr, "%s%s is outside of this document and nothing is fetched: copy it under $defs and refer to it there", clipQuote(ref), where)
 		return
 	}
 	if target == "" && strings.HasPrefix(fragment, "/") && p.base.String() == rootURL {

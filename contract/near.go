@@ -16,7 +16,8 @@ const (
 
 // nearest returns the candidates that name is most likely meant to be, best
 // first, at most three: at a Damerau-Levenshtein distance of at most two (one
-// for names of up to four letters), or made of the same words. Candidates at
+// for names of up to four letters, none for two), case aside, or made of the
+// same words. Candidates at
 // equal distance come in their own order.
 func nearest(name string, candidates []string) []string {
 	if name == "" || len(name) > nearLength {
@@ -30,7 +31,10 @@ func nearest(name string, candidates []string) []string {
 		distance int
 	}
 	limit := nearDistance
-	if len(name) <= 4 {
+	switch {
+	case len(name) <= 2:
+		limit = 0
+	case len(name) <= 4:
 		limit = 1
 	}
 	tokens := tokenSet(name)
@@ -40,7 +44,7 @@ func nearest(name string, candidates []string) []string {
 			continue
 		}
 		d := limit + 1
-		if abs(len(c)-len(name)) <= 4*limit { // in bytes; a code point has at most 4
+		if abs(len(c)-len(name)) <= 4*limit+2 { // in bytes; a code point has at most 4
 			d = distance([]rune(strings.ToLower(name)), []rune(strings.ToLower(c)), limit)
 		}
 		switch {

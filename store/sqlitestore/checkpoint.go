@@ -58,9 +58,10 @@ type logWatch struct {
 	conn   *conn
 	log    *slog.Logger
 	checks *checkpointer
-	pages  int // in the log after the last commit
-	most   int // maxLogPages
-	limit  int // where the writer steps in: most, or beyond when it failed
+	pages  int           // in the log after the last commit
+	most   int           // maxLogPages
+	wait   time.Duration // logWait
+	limit  int           // where the writer steps in: most, or beyond when it failed
 }
 
 // committed is the hook of SQLite that runs after each commit.
@@ -99,7 +100,7 @@ func (l *logWatch) settle() {
 }
 
 func (l *logWatch) truncate() error {
-	if err := l.conn.db.BusyTimeout(logWait); err != nil {
+	if err := l.conn.db.BusyTimeout(l.wait); err != nil {
 		return err
 	}
 	_, _, err := l.conn.db.WALCheckpoint("main", sqlite3.CHECKPOINT_TRUNCATE)

@@ -6,16 +6,17 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/store"
 )
 
 // shortLog bounds the log to so many pages, or the tests would write
 // gigabytes. What belongs to the writer is changed on its goroutine.
-func shortLog(t *testing.T, s *Store, pages int) {
+func shortLog(t *testing.T, s *Store, pages int, wait time.Duration) {
 	t.Helper()
 	if err := s.Update(t.Context(), func(context.Context, *store.Tx) error {
-		s.watch.most, s.watch.limit = pages, pages
+		s.watch.most, s.watch.limit, s.watch.wait = pages, pages, wait
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -33,7 +34,7 @@ func noise(n, seed int) []byte {
 func TestLogIsBounded(t *testing.T) {
 	s := openTest(t, Config{Relaxed: true})
 	const limit = 1500
-	shortLog(t, s, limit)
+	shortLog(t, s, limit, time.Minute)
 	stop := make(chan struct{})
 	done := make(chan struct{})
 	for range 2 {
@@ -92,7 +93,7 @@ func TestLogIsBounded(t *testing.T) {
 // the size at which the checkpointer begins, and the database takes them.
 func TestCheckpointsHappen(t *testing.T) {
 	s := openTest(t, Config{Relaxed: true})
-	const n = 30_000
+	const n = 10_000
 	for i := range n {
 		if err := s.Update(t.Context(), func(ctx context.Context, tx *store.Tx) error {
 			return tx.Deliveries.SaveProgress(ctx, []store.Progress{{Subscription: "s", Stream: "s", Floor: uint64(i)}})
@@ -114,7 +115,7 @@ func TestCheckpointsHappen(t *testing.T) {
 // writers go on meanwhile.
 func TestPinnedLogIsEmptiedLater(t *testing.T) {
 	s := openTest(t, Config{Relaxed: true})
-	shortLog(t, s, 200)
+	shortLog(t, s, 200, 10*time.Millisecond)
 	fill := func(n int) {
 		t.Helper()
 		for i := range n {
@@ -142,7 +143,7 @@ func TestPinnedLogIsEmptiedLater(t *testing.T) {
 	if limit < 200+100 {
 		t.Errorf("the writer waits for the pinned log again at %d pages", limit)
 	}
-	shortLog(t, s, 200)
+	shortLog(t, s, 200, 10*time.Millisecond)
 	fill(1)
 	if err := s.Update(t.Context(), put("a")); err != nil { // after the writer came to it
 		t.Fatal(err)

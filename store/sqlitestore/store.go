@@ -88,7 +88,7 @@ func (s *Store) open() error {
 	if err != nil {
 		return err
 	}
-	s.watch = &logWatch{conn: c, log: s.cfg.Logger, most: maxLogPages, limit: maxLogPages}
+	s.watch = &logWatch{conn: c, log: s.cfg.Logger, most: maxLogPages, limit: maxLogPages, wait: logWait}
 	s.jobs = make(chan *job, queueLength)
 	s.writer = &writer{conn: c, jobs: s.jobs, log: s.cfg.Logger, after: s.watch.settle, ended: make(chan struct{})}
 	migrations, err := ownMigrations()

@@ -129,7 +129,9 @@ func (r *reading) member(name, v span) {
 		return
 	}
 	if r.present&(1<<a) != 0 {
-		r.fail(badAttr(attrNames[a], "The attribute %s comes twice.", attrNames[a]), name.start)
+		if r.err == nil {
+			r.fail(badAttr(attrNames[a], "The attribute %s comes twice.", attrNames[a]), name.start)
+		}
 		return
 	}
 	r.present |= 1 << a

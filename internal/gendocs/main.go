@@ -7,7 +7,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 )
@@ -24,8 +23,7 @@ func pages() []page {
 
 func main() {
 	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "gendocs:", err)
-		os.Exit(1)
+		panic(err) // a tool for developers: the trace does no harm
 	}
 }
 

@@ -15,17 +15,30 @@ type claim struct {
 	attempt   int
 	start     time.Time
 	deadline  time.Time
-	// busy is set while a settlement of it is being committed, and closed
-	// afterwards. Meanwhile the claim cannot expire.
-	busy chan struct{}
-	heap int
+	// busy is set while a settlement of it is being committed. Meanwhile the
+	// claim cannot expire. Who waits for the end of that leaves a channel.
+	busy  bool
+	ended bool
+	idle  chan struct{}
+	heap  int
 }
 
-func (c *claim) lock() { c.busy = make(chan struct{}) }
+func (c *claim) lock() { c.busy = true }
 
 func (c *claim) unlock() {
-	close(c.busy)
-	c.busy = nil
+	c.busy = false
+	if c.idle != nil {
+		close(c.idle)
+		c.idle = nil
+	}
+}
+
+// whenIdle returns a channel that is closed when the claim is no longer busy.
+func (c *claim) whenIdle() <-chan struct{} {
+	if c.idle == nil {
+		c.idle = make(chan struct{})
+	}
+	return c.idle
 }
 
 // claimTable holds the open claims of a subscription, and for a while the
@@ -55,21 +68,29 @@ func (t *claimTable) init() {
 	t.byID, t.past = map[string]*claim{}, map[string]pastClaim{}
 }
 
+// add opens a claim. One without an id belongs to a handler of this process:
+// nobody else can settle it.
 func (t *claimTable) add(id string, it *item, principal string, now, deadline time.Time) *claim {
 	c := &claim{id: id, it: it, principal: principal, attempt: int(it.attempts), start: now, deadline: deadline}
 	it.claim = c
-	t.byID[id] = c
+	if id != "" {
+		t.byID[id] = c
+	}
 	heap.Push(&t.byTime, c)
 	return c
 }
 
 // end removes an open claim and remembers its answer.
 func (t *claimTable) end(c *claim, outcome string, answer Settled) {
-	delete(t.byID, c.id)
 	if c.heap >= 0 {
 		heap.Remove(&t.byTime, c.heap)
 	}
 	c.it.claim = nil
+	c.ended = true
+	if c.id == "" {
+		return
+	}
+	delete(t.byID, c.id)
 	if len(t.order) < maxPastClaims {
 		t.order = append(t.order, c.id)
 	} else {
@@ -111,7 +132,7 @@ func (s *sub) answer(id, outcome string) Settled {
 func (s *sub) expireClaims(now time.Time) {
 	for len(s.claims.byTime) > 0 && !s.claims.byTime[0].deadline.After(now) {
 		c := s.claims.byTime[0]
-		if c.busy != nil { // reopen sees to it
+		if c.busy { // reopen sees to it
 			heap.Remove(&s.claims.byTime, c.heap)
 			continue
 		}

@@ -249,8 +249,9 @@ func (s *sub) row(it *item, state store.ExceptionState, attempts int, due time.T
 }
 
 // claimItems puts items under claims of a consumer and returns them as
-// deliveries. When the subscription drains meanwhile it gives them back.
-func (s *sub) claimItems(items []*item, principal string) []Delivery {
+// deliveries, with ids for a consumer outside this process. When the
+// subscription drains meanwhile it gives them back.
+func (s *sub) claimItems(items []*item, principal string, outside bool) ([]Delivery, []*claim) {
 	now := s.r.now()
 	s.mu.Lock()
 	if s.draining || s.paused {
@@ -259,9 +260,9 @@ func (s *sub) claimItems(items []*item, principal string) []Delivery {
 			s.enqueue(it)
 		}
 		s.mu.Unlock()
-		return nil
+		return nil, nil
 	}
-	out := make([]Delivery, len(items))
+	out, claims := make([]Delivery, len(items)), make([]*claim, len(items))
 	for i, it := range items {
 		if !it.recorded {
 			it.attempts++
@@ -269,7 +270,12 @@ func (s *sub) claimItems(items []*item, principal string) []Delivery {
 			it.live.open(int(it.attempts), now)
 		}
 		it.recorded = false
-		c := s.claims.add(s.r.newClaim(), it, principal, now, now.Add(s.plan.claim))
+		id := ""
+		if outside {
+			id = s.r.newClaim()
+		}
+		c := s.claims.add(id, it, principal, now, now.Add(s.plan.claim))
+		claims[i] = c
 		out[i] = Delivery{
 			Event: it.live.ev, Stream: it.part.stream, Position: it.pos(), Claim: c.id,
 			Attempt: int(it.attempts), Deadline: c.deadline,
@@ -283,7 +289,7 @@ func (s *sub) claimItems(items []*item, principal string) []Delivery {
 	for i := range out {
 		out[i].Cause = s.r.mint(s.delivered(&out[i], principal))
 	}
-	return out
+	return out, claims
 }
 
 // open begins an attempt in the history.

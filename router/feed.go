@@ -141,7 +141,7 @@ func (s *sub) evict(p *part, off uint64) {
 		switch {
 		case it.state == stWaiting:
 			s.hold(it)
-		case it.state == stInFlight && it.claim != nil && it.claim.busy == nil && !it.recorded:
+		case it.state == stInFlight && it.claim != nil && !it.claim.busy && !it.recorded:
 			s.evictClaim(it)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/perimeter"
@@ -100,47 +101,73 @@ func (s *sub) runHandler(ctx context.Context, fn HandlerFunc) {
 
 func (s *sub) handleAll(ctx context.Context, fn HandlerFunc, items []*item, running *sync.WaitGroup) {
 	ready := s.prepare(ctx, items)
-	deliveries := s.claimItems(ready, s.plan.As)
+	deliveries, claims := s.claimItems(ready, s.plan.As, false)
+	if len(deliveries) == 0 {
+		return
+	}
+	// One context for all, since their claims end together.
+	call, cancel := context.WithTimeout(ctx, s.plan.claim)
+	var left atomic.Int32
+	left.Store(int32(len(deliveries)))
+	release := func() {
+		if left.Add(-1) == 0 {
+			cancel()
+		}
+	}
 	for i := range deliveries {
-		running.Go(func() { s.handle(ctx, fn, &deliveries[i]) })
+		running.Go(func() {
+			s.handle(call, fn, &deliveries[i], claims[i])
+			release()
+		})
 	}
 }
 
 // handle runs one attempt. Its result is settled like that of any consumer.
-func (s *sub) handle(ctx context.Context, fn HandlerFunc, d *Delivery) {
-	call, cancel := context.WithTimeout(ctx, s.plan.claim)
+func (s *sub) handle(ctx context.Context, fn HandlerFunc, d *Delivery, c *claim) {
 	out := &Emitter{}
-	err := guard(call, fn, d, out)
-	cancel()
-	outcome := OutcomeAck
-	var f failure
-	if err != nil {
-		f = failureOf(err)
-		outcome = f.outcome
-	}
-	c, _, lockErr := s.lockClaim(ctx, d.Claim, outcome)
-	if c == nil || lockErr != nil {
+	err := guard(ctx, fn, d, out)
+	x := &settling{c: c, in: Settlement{Outcome: OutcomeAck, Emit: out.take()}}
+	if !s.lockHandled(c) {
 		return // its time ran out: the attempt is counted as claim_expired
 	}
-	x := &settling{c: c, in: Settlement{Claim: d.Claim, Outcome: OutcomeAck, Emit: out.take()}, out: Settled{Claim: d.Claim}}
-	if err == nil {
-		if err = s.admitChildren(ctx, x); err != nil {
-			f = failureOf(err)
-		}
+	if err == nil && len(x.in.Emit) > 0 {
+		s.mu.Unlock()
+		err = s.admitChildren(context.WithoutCancel(ctx), x)
+		s.mu.Lock()
 	}
-	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
 		s.settleOne(x, s.plan.As, s.r.now(), true, func() {})
 		return
 	}
-	x.batch = nil
+	f := failureOf(err)
 	f.principal, f.internal = s.plan.As, true
 	f.answered = func(err error) {
 		x.in.Outcome = f.outcome
 		s.answered(x, err)
 	}
 	s.fail(c.it, f, s.r.now())
+}
+
+// lockHandled keeps a handler's claim from ending otherwise, and returns with
+// mu held; false, without mu, when it has ended.
+func (s *sub) lockHandled(c *claim) bool {
+	s.mu.Lock()
+	for c.busy {
+		idle := c.whenIdle()
+		s.mu.Unlock()
+		<-idle
+		s.mu.Lock()
+	}
+	if now := s.r.now(); !c.ended && !c.deadline.After(now) {
+		s.expireClaim(c, now)
+	}
+	if c.ended {
+		s.mu.Unlock()
+		return false
+	}
+	c.lock()
+	return true
 }
 
 // admitChildren passes a handler's children through the perimeter in the name

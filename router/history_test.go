@@ -35,7 +35,7 @@ func TestHistories(t *testing.T) {
 		}
 		return
 	}
-	rounds := uint64(60)
+	rounds := uint64(30)
 	if os.Getenv("HEADGATE_CAMPAIGN") == "1" {
 		rounds = 5000
 	}

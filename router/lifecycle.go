@@ -114,7 +114,7 @@ func (s *sub) giveUpClaims() {
 	}
 	slices.SortFunc(open, func(a, b *claim) int { return int(a.it.off) - int(b.it.off) })
 	for _, c := range open {
-		if c.busy != nil {
+		if c.busy {
 			continue // its settlement is on the way, and decides
 		}
 		s.claims.end(c, "claim_expired", Settled{})

@@ -112,7 +112,8 @@ func (s *sub) dispatch(ctx context.Context, items []*item, principal string) ([]
 		s.giveBack(items)
 		return nil, headgate.NewError(headgate.CodeCanceled, "the caller went away: %v", ctx.Err())
 	}
-	return s.claimItems(items, principal), nil
+	out, _ := s.claimItems(items, principal, true)
+	return out, nil
 }
 
 // mayConsume checks the right to pull and settle.
@@ -160,6 +161,9 @@ func (r *Router) Settle(ctx context.Context, p *headgate.Principal, name string,
 	}
 	if len(settle) > MaxSettle {
 		return nil, headgate.NewError(headgate.CodeInvalidArgument, "%d settlements, at most %d at once", len(settle), MaxSettle)
+	}
+	if s.plan.Deliver.Handler != nil {
+		return nil, headgate.NewError(headgate.CodeInvalidArgument, "subscription %s delivers to a handler of the node, which settles by returning", name)
 	}
 	out := make([]Settled, len(settle))
 	var open []*settling
@@ -213,7 +217,7 @@ func (s *sub) lockClaim(ctx context.Context, id, outcome string) (*claim, Settle
 			s.mu.Unlock()
 			return nil, answer, nil
 		}
-		if c.busy == nil {
+		if !c.busy {
 			now := s.r.now()
 			if !c.deadline.After(now) {
 				s.expireClaim(c, now)
@@ -224,7 +228,7 @@ func (s *sub) lockClaim(ctx context.Context, id, outcome string) (*claim, Settle
 			s.mu.Unlock()
 			return c, Settled{}, nil
 		}
-		busy := c.busy
+		busy := c.whenIdle()
 		s.mu.Unlock()
 		select {
 		case <-busy:

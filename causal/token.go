@@ -19,7 +19,7 @@ const (
 	macSize      = 16
 	// maxToken bounds the text of a token that Verify looks at: ids of 1 kB and
 	// names of 200 bytes fit.
-	maxToken = 8192
+	maxToken = 4096
 )
 
 // encoding has exactly one text for given bytes, but for line breaks, which

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/broker"
 	"github.com/headgate/headgate/broker/membroker"
+	"github.com/headgate/headgate/broker/natsbroker"
 	"github.com/headgate/headgate/store"
 )
 
@@ -46,7 +47,7 @@ func agree(t *testing.T, b *bench) {
 					t.Fatalf("%s %s: %v", s.Name, ev.Position, err)
 				}
 				indexed++
-				if len(found) != 1 || found[0].Stream != s.Name || found[0].Position != ev.Position || found[0].Event != ev.Event ||
+				if len(found) != 1 || found[0].Stream != s.Name || found[0].Position != ev.Position || found[0].Event == nil || found[0].Event.ID != ev.Event.ID ||
 					!found[0].Recorded.Equal(ev.Event.Header.RecordedTime) || found[0].Subject != ev.Event.Subject {
 					t.Fatalf("%s %s: found %+v", s.Name, ev.Position, found)
 				}
@@ -79,6 +80,49 @@ func TestFollow(t *testing.T) {
 		t.Error(err)
 	}
 	wantCode(t, b.Run(context.Background()), headgate.CodeInvalidArgument)
+}
+
+// TestFollowOnNATS follows the embedded driver, over a restart of the broker.
+func TestFollowOnNATS(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	dir := t.TempDir()
+	openBroker := func() broker.Broker {
+		nats, err := natsbroker.Open(ctx, natsbroker.Config{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		declare(t, nats)
+		return nats
+	}
+	b := benchOn(t, openBroker())
+	stop := b.run(t)
+	publish := func(round int) {
+		for stream, n := range map[string]int{"alpha": 300, "beta": 30, "bulk": 3} {
+			events := make([]*headgate.Event, n)
+			for i := range events {
+				events[i] = plain(fmt.Sprint(stream, round, "-", i))
+				events[i].Source, events[i].Header.RecordedTime = "/test", b.clock
+			}
+			if _, err := b.broker.Publish(ctx, stream, events); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	publish(1)
+	b.wait(t)
+	agree(t, b)
+	stop()
+	if err := b.broker.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	b.broker = openBroker()
+	b.Index = New(b.config())
+	publish(2)
+	stop = b.run(t)
+	b.wait(t)
+	agree(t, b)
+	stop()
 }
 
 // flaky fails some updates, before or after they are committed.

@@ -38,15 +38,14 @@ var streamsOfBench = declared{{Name: "alpha", Partitions: 3}, {Name: "beta", Par
 
 func newBench(t testing.TB, faults *membroker.Faults) *bench {
 	t.Helper()
+	return benchOn(t, membroker.New(membroker.Config{Faults: faults}))
+}
+
+func benchOn(t testing.TB, over broker.Broker) *bench {
+	t.Helper()
 	ctx := context.Background()
-	b := &bench{broker: membroker.New(membroker.Config{Faults: faults}), clock: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)}
-	var specs []broker.StreamSpec
-	for _, s := range streamsOfBench {
-		specs = append(specs, broker.StreamSpec{Name: s.Name, Partitions: s.Partitions})
-	}
-	if _, err := b.broker.Ensure(ctx, specs); err != nil {
-		t.Fatal(err)
-	}
+	b := &bench{broker: over, clock: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)}
+	declare(t, over)
 	s, err := sqlitestore.Open(ctx, sqlitestore.Config{Memory: true})
 	if err != nil {
 		t.Fatal(err)
@@ -68,6 +67,18 @@ func newBench(t testing.TB, faults *membroker.Faults) *bench {
 	}
 	b.Index = New(b.config())
 	return b
+}
+
+// declare makes the streams, as a node does at every start.
+func declare(t testing.TB, over broker.Broker) {
+	t.Helper()
+	var specs []broker.StreamSpec
+	for _, s := range streamsOfBench {
+		specs = append(specs, broker.StreamSpec{Name: s.Name, Partitions: s.Partitions})
+	}
+	if _, err := over.Ensure(context.Background(), specs); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (b *bench) config() Config {

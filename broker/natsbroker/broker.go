@@ -28,8 +28,9 @@ type Broker struct {
 
 	// life ends when waiting for outcomes no longer makes sense: when Close
 	// ran out of time, and at its end.
-	life context.Context
-	kill context.CancelFunc
+	life    context.Context
+	kill    context.CancelFunc
+	session session
 
 	ensuring sync.Mutex // held over an Ensure
 
@@ -63,13 +64,14 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	// The context of everything that outlives the call that began it; it is
 	// ended by Close, never by ctx.
 	b.life, b.kill = context.WithCancel(context.WithoutCancel(ctx))
+	b.session.init(b.life)
 	var err error
 	if cfg.Dir != "" {
 		if b.embedded, err = startEmbedded(cfg); err != nil {
 			return nil, err
 		}
 	}
-	if b.nc, err = connect(cfg, b.embedded, b.reconnected); err != nil {
+	if b.nc, err = connect(cfg, b.embedded, b.session.end, b.reconnected); err != nil {
 		b.shut()
 		return nil, err
 	}

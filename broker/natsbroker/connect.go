@@ -12,9 +12,9 @@ import (
 const reconnectWait = 250 * time.Millisecond
 
 // connect opens the client connection: to the embedded server when there is
-// one, else to the servers that cfg names. changed is called whenever a lost
-// connection is back.
-func connect(cfg Config, e *embedded, changed func()) (*nats.Conn, error) {
+// one, else to the servers that cfg names. lost is called when the connection
+// breaks, back when there is one again.
+func connect(cfg Config, e *embedded, lost, back func()) (*nats.Conn, error) {
 	opts := []nats.Option{
 		nats.Name("headgate"),
 		nats.MaxReconnects(-1),
@@ -24,9 +24,10 @@ func connect(cfg Config, e *embedded, changed func()) (*nats.Conn, error) {
 		nats.ReconnectBufSize(-1),
 		nats.ReconnectHandler(func(*nats.Conn) {
 			cfg.Logger.Info("connection to NATS is back")
-			changed()
+			back()
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			lost()
 			if err != nil {
 				cfg.Logger.Warn("connection to NATS lost", "error", err)
 			}

@@ -99,13 +99,13 @@ func (f *fetcher) batch(ctx context.Context, stream string, seq uint64, n int, y
 	if err != nil {
 		return err
 	}
+	bound, cancel := f.b.session.bound(ctx, fetchTimeout)
+	defer cancel()
 	if err := f.b.nc.PublishRequest("$JS.API.DIRECT.GET."+stream, reply, req); err != nil {
 		return f.b.lost(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
-	defer cancel()
 	for wanted := true; ; {
-		m, err := f.sub.NextMsgWithContext(ctx)
+		m, err := f.sub.NextMsgWithContext(bound)
 		if err != nil {
 			return f.failed(ctx, stream, err)
 		}
@@ -138,10 +138,12 @@ func (f *fetcher) failed(ctx context.Context, stream string, err error) error {
 	switch {
 	case f.b.life.Err() != nil:
 		return broker.Closed()
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
-		return unavailable("broker stream %s did not answer in %v", stream, fetchTimeout)
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded):
+		return unavailable("broker stream %s did not answer in %v", stream, fetchTimeout)
+	case errors.Is(err, context.Canceled):
+		return unavailable("the connection broke while broker stream %s answered", stream)
 	default:
 		return f.b.lost(err)
 	}

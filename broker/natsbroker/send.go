@@ -47,7 +47,7 @@ type pubAck struct {
 
 // send makes one attempt to store a frame behind the sequence.
 func (p *partition) send(life context.Context, frame []byte, behind uint64) attempt {
-	ctx, cancel := context.WithTimeout(life, sendTimeout)
+	ctx, cancel := p.b.session.bound(life, sendTimeout)
 	defer cancel()
 	msg := &nats.Msg{
 		Subject: p.subject,
@@ -90,7 +90,7 @@ func (p *partition) denied(e *jetstream.APIError) attempt {
 // first. It reports whether the frame is settled; if not, the partition's tail
 // is fresh and w holds what is left to store.
 func (p *partition) resolve(life context.Context, w *writing, h header, sent bool) (done bool, err error) {
-	ctx, cancel := context.WithTimeout(life, sendTimeout)
+	ctx, cancel := p.b.session.bound(life, sendTimeout)
 	defer cancel()
 	if sent {
 		found, err := p.leaderHeader(ctx, p.tail.seq+1)

@@ -26,8 +26,8 @@ type Config struct {
 	// Retain is how long records are kept; default 14 days.
 	Retain time.Duration
 	// RefusalQuota is how many refusal records are kept per principal and
-	// hour of the clock; default 1000. Beyond it refusals are counted and one
-	// in 100 is kept.
+	// hour of the clock; default 1000. Beyond it refusals are counted; one in
+	// 100 and the first for each reason are kept.
 	RefusalQuota int
 	// RefusalBytes bounds the bodies of refusals that are kept whole, per
 	// principal and hour; default 32 MiB. Beyond it only the first 4 KiB of a

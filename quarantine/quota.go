@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/headgate/headgate"
 )
 
 const (
@@ -43,16 +45,21 @@ type usage struct {
 	n     int // kept or about to be
 	bytes int64
 	over  uint64 // refusals beyond the quota
+	// reasons are those refused for in this window. The first of each is kept
+	// also beyond the quota: a flood must not hide what else goes wrong. They
+	// are codes of a closed table, so there are few.
+	reasons map[headgate.Code]struct{}
 }
 
 func newQuota(records int, bytes int64) *quota {
 	return &quota{records: records, bytes: bytes, usages: make(map[string]*usage)}
 }
 
-// take decides about one refusal of a principal with a body of some bytes.
+// take decides about one refusal of a principal for a reason, with a body of
+// some bytes.
 // Count is asked once per principal and window for the records that the store
 // already has since its start; when it cannot tell, none are assumed.
-func (q *quota) take(ctx context.Context, principal string, body int, now time.Time, count func(ctx context.Context, principal string, since time.Time) int) grant {
+func (q *quota) take(ctx context.Context, principal string, reason headgate.Code, body int, now time.Time, count func(ctx context.Context, principal string, since time.Time) int) grant {
 	u, first, start := q.usage(principal, now)
 	if first {
 		n := count(ctx, principal, start)
@@ -73,10 +80,12 @@ func (q *quota) take(ctx context.Context, principal string, body int, now time.T
 	if u.n >= q.records {
 		u.over++
 		g.alarm = u.over == 1
-		g.keep = u.over%sampleEvery == 0
+		_, again := u.reasons[reason]
+		g.keep = !again || u.over%sampleEvery == 0
 	} else {
 		u.n++
 	}
+	u.reasons[reason] = struct{}{}
 	if g.keep {
 		if g.whole = u.bytes+int64(body) <= q.bytes; g.whole {
 			u.bytes += int64(body)
@@ -101,7 +110,7 @@ func (q *quota) usage(principal string, now time.Time) (u *usage, first bool, st
 		u = q.usages[principal]
 	}
 	if u == nil {
-		u = &usage{loaded: make(chan struct{})}
+		u = &usage{loaded: make(chan struct{}), reasons: make(map[headgate.Code]struct{})}
 		if principal == shared {
 			close(u.loaded) // counting everyone's would be wrong
 		} else {

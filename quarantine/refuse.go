@@ -83,7 +83,7 @@ func (q *Quarantine) refuse(ctx context.Context, r *Refusal) *ticket {
 	if kept > q.cfg.BodyMax || r.Err.Code == headgate.CodeTooLarge {
 		kept = min(kept, clippedBody)
 	}
-	g := q.quota.take(ctx, r.Principal, kept, now, q.countRefusals)
+	g := q.quota.take(ctx, r.Principal, r.Err.Code, kept, now, q.countRefusals)
 	if g.alarm {
 		q.cfg.Log.WarnContext(ctx, "refusal quota is used up; further refusals are counted and sampled until the hour ends",
 			"principal", r.Principal, "quota", q.cfg.RefusalQuota, "code", string(r.Err.Code))

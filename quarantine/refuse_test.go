@@ -364,12 +364,12 @@ func TestTooManyPrincipalsShareAQuota(t *testing.T) {
 	q := newQuota(5, 1<<20)
 	none := func(context.Context, string, time.Time) int { return 0 }
 	for i := range maxUsages + 100 {
-		q.take(t.Context(), fmt.Sprint("p", i), 0, now.Now(), none)
+		q.take(t.Context(), fmt.Sprint("p", i), "loop", 0, now.Now(), none)
 	}
 	if len(q.usages) > maxUsages+1 {
 		t.Errorf("%d quotas", len(q.usages))
 	}
-	if g := q.take(t.Context(), "another", 0, now.Now(), none); g.keep {
+	if g := q.take(t.Context(), "another", "loop", 0, now.Now(), none); g.keep {
 		t.Error("the shared quota has no bound")
 	}
 }

@@ -61,6 +61,26 @@ func TestTheTableIsClosed(t *testing.T) {
 	}
 }
 
+func TestTheTableOfViolationsIsClosed(t *testing.T) {
+	src, err := os.ReadFile("verdict.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var declared, rows []string
+	for _, m := range regexp.MustCompile(`(?m)^\tViolation\w+\s+ViolationCode = "([a-z0-9_]+)"$`).FindAllSubmatch(src, -1) {
+		declared = append(declared, string(m[1]))
+	}
+	for _, v := range headgate.ViolationCodes() {
+		rows = append(rows, string(v.Code))
+		if v.Title == "" || strings.HasSuffix(v.Title, ".") {
+			t.Errorf("%s: title %q", v.Code, v.Title)
+		}
+	}
+	if len(declared) < 20 || !slices.Equal(declared, rows) {
+		t.Errorf("declared %v\nrows     %v", declared, rows)
+	}
+}
+
 func TestErrors(t *testing.T) {
 	plain := &headgate.Error{Code: headgate.CodeLoop}
 	detailed := &headgate.Error{Code: headgate.CodeLoop, Detail: "a -> b -> a"}

@@ -43,6 +43,20 @@ and the place (offset, line, column); a refused payload lists its violations.
 |---|---|---|---|
 `
 
+const violationsIntro = `
+## Violations
+
+A payload that breaks its contract is refused with ` + "`contract_violation`" + ` and
+a list of violations, ordered by their place. Each has a code of this closed
+list, the JSON Pointer of the very field (` + "`at`" + `), offset, line and column,
+what stands there (` + "`got`" + `, clipped), what the contract wants (` + "`want`" + `), the
+nearest legal names or values (` + "`near`" + `) and one imperative sentence
+(` + "`fix`" + `).
+
+| code | what is wrong |
+|---|---|
+`
+
 // errorsPage renders the table of codes.
 func errorsPage() []byte {
 	var b bytes.Buffer
@@ -53,6 +67,10 @@ func errorsPage() []byte {
 	for _, c := range headgate.Codes() {
 		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n", c.Code, c.Title)
 		fmt.Fprintf(&b, "- HTTP status: %d\n- outcome: `%s`\n- retryable: `%s`\n- what to do: %s\n", c.Status, c.Outcome, c.Retry, c.Fix)
+	}
+	b.WriteString(violationsIntro)
+	for _, v := range headgate.ViolationCodes() {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", v.Code, cell(v.Title))
 	}
 	return b.Bytes()
 }

@@ -98,11 +98,10 @@ func subscriptionOf(s *router.Subscription) api.Subscription {
 		Concurrency: sp.Concurrency, Attempts: sp.Attempts, Backoff: sp.Backoff, Claim: api.Duration(sp.Claim), Dedupe: sp.Dedupe,
 		Expire: api.Duration(sp.Expire),
 	}
-	if sp.Deliver.Pull != nil {
-		out.Deliver.Pull = &struct{}{}
-	}
 	if sp.Deliver.Handler != nil {
 		out.Deliver.Handler = &struct{}{}
+	} else {
+		out.Deliver.Pull = &struct{}{}
 	}
 	return out
 }

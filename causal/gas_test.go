@@ -215,7 +215,7 @@ func TestGasNeverExceeded(t *testing.T) {
 // HEADGATE_CAMPAIGN is 1, and prints the seed of one that breaks the law.
 func TestGasCampaign(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(200)
+	seeds := uint64(100)
 	if os.Getenv("HEADGATE_CAMPAIGN") == "1" {
 		seeds = 100_000
 	}

@@ -3,6 +3,7 @@ package causal
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -50,6 +51,36 @@ func TestPathCounts(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestPairNames: hashes do not depend on what is remembered, memory is bounded,
+// and a cycle of strangers is told as well.
+func TestPairNames(t *testing.T) {
+	t.Parallel()
+	names := newPairNames()
+	var hashes []uint64
+	for i := range 3 * pairsKept {
+		eventType := fmt.Sprint("t", i)
+		for range 2 {
+			if got := names.hash("p", eventType); got != hashPair("p", eventType) {
+				t.Fatalf("hash %x of %s", got, eventType)
+			}
+		}
+		hashes = append(hashes, names.hash("p", eventType)|7)
+	}
+	if n := len(names.young.names) + len(names.old.names); n > 2*pairsKept || n < pairsKept {
+		t.Errorf("%d names kept", n)
+	}
+	last := len(hashes) - 1
+	if got, want := names.describe([]uint64{hashes[0], hashes[last]}), fmt.Sprintf("another event -> t%d by p", last); got != want {
+		t.Errorf("described as %q, want %q", got, want)
+	}
+	if got := names.describe(hashes); strings.Count(got, "->") != 8 {
+		t.Errorf("long cycle: %q", got)
+	}
+	if hashPair("ab", "c") == hashPair("a", "bc") {
+		t.Error("the border between principal and type does not count")
+	}
 }
 
 func FuzzParseLineage(f *testing.F) {

@@ -9,32 +9,52 @@ import (
 // pairsKept bounds the names that a node remembers, per generation.
 const pairsKept = 4096
 
-// pairNames remembers which (principal, type) a hash stands for, as far as this
-// node has seen it, so that a refused loop can be named in words. It decides
-// nothing.
+// pairNames remembers the (principal, type) pairs that this node has seen: by
+// name, so that a hash is computed once, and by hash, so that a refused loop
+// can be named in words. It decides nothing: what is forgotten is computed
+// again, or called "another event".
 type pairNames struct {
 	mu         sync.RWMutex
-	young, old map[uint64]pairName
+	young, old pairGeneration
 }
 
 type pairName struct{ principal, eventType string }
 
-func newPairNames() *pairNames { return &pairNames{young: make(map[uint64]pairName)} }
+type pairGeneration struct {
+	hashes map[pairName]uint64
+	names  map[uint64]pairName
+}
 
-func (t *pairNames) see(hash uint64, principal, eventType string) {
+func newPairNames() *pairNames {
+	t := new(pairNames)
+	t.turn()
+	return t
+}
+
+// turn begins a generation.
+func (t *pairNames) turn() {
+	t.old = t.young
+	t.young = pairGeneration{hashes: make(map[pairName]uint64), names: make(map[uint64]pairName)}
+}
+
+// hash returns the hash of a pair and remembers both.
+func (t *pairNames) hash(principal, eventType string) uint64 {
 	t.mu.RLock()
-	_, ok := t.young[hash]
+	h, ok := t.young.hashes[pairName{principal, eventType}]
 	t.mu.RUnlock()
 	if ok {
-		return
+		return h
 	}
+	h = hashPair(principal, eventType)
+	// The names may share memory with a whole request.
+	name := pairName{strings.Clone(principal), strings.Clone(eventType)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.young) >= pairsKept {
-		t.old, t.young = t.young, make(map[uint64]pairName)
+	if len(t.young.hashes) >= pairsKept {
+		t.turn()
 	}
-	// The names may share memory with a whole request.
-	t.young[hash] = pairName{strings.Clone(principal), strings.Clone(eventType)}
+	t.young.hashes[name], t.young.names[h] = h, name
+	return h
 }
 
 // describe names the pairs in order: "TYPE by PRINCIPAL -> …". A pair that this
@@ -45,9 +65,9 @@ func (t *pairNames) describe(hashes []uint64) string {
 	var words []string
 	for _, h := range hashes {
 		h &^= 0xff
-		name, ok := t.young[h]
+		name, ok := t.young.names[h]
 		if !ok {
-			name, ok = t.old[h]
+			name, ok = t.old.names[h]
 		}
 		if !ok {
 			words = append(words, "another event")

@@ -108,7 +108,7 @@ func (e *Engine) reserveRoot(r *Request) (*Reservation, error) {
 		return nil, err
 	}
 	lin := lineage{account: e.ledger.open(), total: r.Gas, granted: min(r.Gas, GrantSize), born: max(now.Unix(), 0)}
-	lin.path.add(e.see(r))
+	lin.path.add(e.pairs.hash(p.Name, r.Type))
 	return &Reservation{Header: headgate.Header{
 		RootID:  r.EventID,
 		TTL:     r.TTL,
@@ -123,13 +123,6 @@ func (r *Request) allow(origin headgate.Origin) error {
 		return headgate.NewError(headgate.CodeOriginNotAllowed, "type %s is not allowed under a root of origin %s", quote(r.Type), quote(string(origin)))
 	}
 	return nil
-}
-
-// see returns the hash of the event's pair and remembers its names.
-func (e *Engine) see(r *Request) uint64 {
-	hash := hashPair(r.Principal.Name, r.Type)
-	e.pairs.see(hash, r.Principal.Name, r.Type)
-	return hash
 }
 
 func (e *Engine) reserveChild(ctx context.Context, r *Request) (*Reservation, error) {
@@ -216,13 +209,12 @@ func (res *Reservation) stamp(r *Request, causes []*Cause) error {
 
 // follow adds the event to the path, or refuses it as a loop.
 func (e *Engine) follow(r *Request, p *path, causes []*Cause) error {
-	hash := hashPair(r.Principal.Name, r.Type)
+	hash := e.pairs.hash(r.Principal.Name, r.Type)
 	if n := p.count(hash); n >= r.Repeats {
 		return headgate.NewError(headgate.CodeLoop,
 			"%s by %s came %d times on this causal path, and the type allows %d; the cycle: %s",
 			quote(r.Type), quote(r.Principal.Name), n, r.Repeats, e.cycle(r, causes, hash))
 	}
-	e.pairs.see(hash, r.Principal.Name, r.Type)
 	p.add(hash)
 	return nil
 }

@@ -194,6 +194,8 @@ type idle struct {
 	store.Store
 	store.Quarantine
 	added []store.QuarantineOverflow
+	put   int
+	hold  chan struct{} // Put waits until it is closed
 }
 
 func (s *idle) View(ctx context.Context, fn func(context.Context, *store.Tx) error) error {
@@ -214,7 +216,13 @@ func (s *idle) Count(context.Context, store.QuarantineKind, string, time.Time) (
 
 func (s *idle) Expire(context.Context, time.Time, int) (int, error) { return 0, nil }
 
-func (s *idle) Put(context.Context, store.QuarantineRecord) (bool, error) { return true, nil }
+func (s *idle) Put(context.Context, store.QuarantineRecord) (bool, error) {
+	if s.hold != nil {
+		<-s.hold
+	}
+	s.put++
+	return true, nil
+}
 
 func (s *idle) AddOverflow(_ context.Context, rows []store.QuarantineOverflow) error {
 	s.added = append(s.added, rows...)
@@ -234,7 +242,7 @@ func TestRunFlushesWhileItRunsAndAtItsEnd(t *testing.T) {
 
 		q.Refused(t.Context(), refusal("p"))
 		q.Refused(t.Context(), refusal("p"))
-		time.Sleep(flushEvery + time.Millisecond)
+		<-time.After(flushEvery + time.Millisecond)
 		synctest.Wait()
 		if len(s.added) != 1 || s.added[0].Count != 1 {
 			t.Errorf("after a second: %v", s.added)

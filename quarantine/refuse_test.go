@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -249,28 +250,31 @@ func TestFlood(t *testing.T) {
 }
 
 func TestRefusedNeverWaitsForAStuckStore(t *testing.T) {
-	s := &flaky{Store: openStore(t)}
-	q := open(t, Config{Store: s})
-	hold := make(chan struct{})
-	s.set(nil, hold)
-	begun := time.Now()
-	qids := q.RefusedAll(t.Context(), slices.Repeat([]Refusal{refusal("p")}, 500))
-	if took := time.Since(begun); took < refusalWait || took > refusalWait+5*time.Second {
-		t.Errorf("waited %s", took)
-	}
-	for _, qid := range qids {
-		if qid != "" {
-			t.Fatal("a QID was told before its record was durable")
+	synctest.Test(t, func(t *testing.T) {
+		const refusals = 5000 // more than the queue takes
+		s := &idle{hold: make(chan struct{})}
+		q, err := Open(t.Context(), Config{Store: s, RefusalQuota: refusals})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	s.set(nil, nil)
-	close(hold)
-	if err := q.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if kept, counted := countKind(t, s, store.KindRefused, ""), overflowOf(t, q, "p"); uint64(kept)+counted != 500 {
-		t.Errorf("kept %d, counted %d of 500", kept, counted)
-	}
+		begun := time.Now()
+		qids := q.RefusedAll(t.Context(), slices.Repeat([]Refusal{refusal("p")}, refusals))
+		if took := time.Since(begun); took != refusalWait {
+			t.Errorf("waited %s", took)
+		}
+		for _, qid := range qids {
+			if qid != "" {
+				t.Fatal("a QID was told before its record was durable")
+			}
+		}
+		close(s.hold)
+		if err := q.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.added) != 1 || s.put == 0 || uint64(s.put)+s.added[0].Count != refusals {
+			t.Errorf("kept %d, counted %v of %d", s.put, s.added, refusals)
+		}
+	})
 }
 
 func TestCancelledCallerDoesNotWait(t *testing.T) {

@@ -177,7 +177,8 @@ const (
 
 // ReadLines is [Decoder.Lines] over a reader: lines are handed out as they
 // arrive, and memory stays bounded by MaxEvent and 64 KiB, whatever comes. The
-// memory of items is never used again. An error of the reader ends the walk,
+// memory of items is never used again, but lines that came together share it:
+// copy an event that is to be kept for long. An error of the reader ends the walk,
 // and a line that it cut short is not handed out.
 func (d *Decoder) ReadLines(src io.Reader) *Items {
 	return &Items{dec: d, next: (*Items).nextLine, line: 1, column: 1, src: src}

@@ -74,7 +74,7 @@ func TestTemplateGroupsRealMessages(t *testing.T) {
 		}
 		owner[want] = group[0]
 	}
-	if messages < 120 || len(owner) < 60 {
+	if messages < 200 || len(owner) < 100 {
 		t.Errorf("the corpus has %d messages in %d groups; was it cut?", messages, len(owner))
 	}
 }

@@ -166,7 +166,10 @@ func firstBadName(header map[string][]string) *Error {
 	return badName(first)
 }
 
-// headerValue decodes the value of a field.
+// headerValue decodes the value of a field. Clients that do not know the
+// encoding are met half-way, where their values have one sensible reading: a
+// percent sign without two digits stands for itself, and a URI reference that
+// decoding would break was not encoded.
 func headerValue(f field) (string, *Error) {
 	s := f.value
 	if len(s) > 0 && s[0] == '"' {
@@ -175,24 +178,29 @@ func headerValue(f field) (string, *Error) {
 			return "", badAttr(f.name, "The header field ce-%s has an opening quote without a closing one.", f.name)
 		}
 	}
+	decoded := percentDecode(s)
+	if a := attrOf(f.name); (a == attrSource || a == attrDataSchema) && !validURIReference(decoded) && validURIReference(s) {
+		return s, nil
+	}
+	return decoded, nil
+}
+
+func percentDecode(s string) string {
 	at := strings.IndexByte(s, '%')
 	if at < 0 {
-		return s, nil
+		return s
 	}
 	b := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
-		if s[i] != '%' {
-			b = append(b, s[i])
+		if s[i] == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
+			n, _ := strconv.ParseUint(s[i+1:i+3], 16, 8) // two hexadecimal digits cannot fail
+			b = append(b, byte(n))
+			i += 2
 			continue
 		}
-		if i+2 >= len(s) || !isHex(s[i+1]) || !isHex(s[i+2]) {
-			return "", badAttr(f.name, "The header field ce-%s has a %% without two hexadecimal digits; write %%25 for a percent sign.", f.name)
-		}
-		n, _ := strconv.ParseUint(s[i+1:i+3], 16, 8) // two hexadecimal digits cannot fail
-		b = append(b, byte(n))
-		i += 2
+		b = append(b, s[i])
 	}
-	return string(b), nil
+	return string(b)
 }
 
 // unquoteField reads a quoted-string of RFC 9110, section 5.6.4.

@@ -67,8 +67,8 @@ func TestBinaryRefusals(t *testing.T) {
 		{"content type as attribute", []string{"ce-datacontenttype: a/b"}, "datacontenttype", headgate.CodeBadEnvelope},
 		{"two content types", []string{"Content-Type: a/c", "ce-datacontenttype: a/b"}, "datacontenttype", headgate.CodeBadEnvelope},
 		{"bad content type", []string{"Content-Type: ab"}, "datacontenttype", headgate.CodeBadEnvelope},
-		{"percent alone", []string{"ce-subject: 100%"}, "subject", headgate.CodeBadEnvelope},
-		{"percent without digits", []string{"ce-subject: %zz"}, "subject", headgate.CodeBadEnvelope},
+		{"source with space", []string{"ce-dataschema: /a b"}, "dataschema", headgate.CodeBadEnvelope},
+		{"source that decodes to a space", []string{"ce-dataschema: /a%20b c"}, "dataschema", headgate.CodeBadEnvelope},
 		{"decodes to invalid UTF-8", []string{"ce-subject: %ff"}, "subject", headgate.CodeBadEnvelope},
 		{"decodes to control character", []string{"ce-subject: a%0d%0ab"}, "subject", headgate.CodeBadEnvelope},
 		{"open quote", []string{`ce-subject: "abc`}, "subject", headgate.CodeBadEnvelope},
@@ -110,6 +110,32 @@ func TestBinaryRefusals(t *testing.T) {
 	d.MaxEvent = 3
 	if _, err := d.Binary(header(base...), []byte("1234")); headgate.CodeOf(err) != headgate.CodeTooLarge {
 		t.Errorf("long body: %v", err)
+	}
+}
+
+// TestBinaryFromClientsThatDoNotEncode: some widely used clients send values as
+// they are. The CloudEvents SDK for Go (2.16.2) is one of them.
+func TestBinaryFromClientsThatDoNotEncode(t *testing.T) {
+	for sent, want := range map[string]headgate.Event{
+		"subject: 100% done":    {Subject: "100% done"},
+		"subject: 100%":         {Subject: "100%"},
+		"subject: 5%zz%4":       {Subject: "5%zz%4"},
+		"subject: caf\u00e9 au": {Subject: "caf\u00e9 au"},
+		"subject: 100%25":       {Subject: "100%"}, // this one encodes
+		"source: /s?x=%20y":     {Source: "/s?x=%20y"},
+		"source: /s?x=%2520y":   {Source: "/s?x=%20y"}, // this one encodes
+		"source: https%3A//a/b": {Source: "https://a/b"},
+	} {
+		var d headgate.Decoder
+		got, err := d.Binary(header("ce-specversion: 1.0", "ce-type: t", "ce-"+sent), nil)
+		if err != nil {
+			t.Errorf("%s: %v", sent, err)
+			continue
+		}
+		want.Type = "t"
+		if diff := cmp.Diff(&want, got.Event); diff != "" {
+			t.Errorf("%s: %s", sent, diff)
+		}
 	}
 }
 

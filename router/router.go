@@ -335,6 +335,21 @@ func (r *Router) sub(name string) *sub {
 	return r.subs[name]
 }
 
+// enter is open for a caller that Run waits for; it calls background.Done.
+func (r *Router) enter(name string) (*sub, error) {
+	s, err := r.open(name)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.running {
+		return nil, headgate.NewError(headgate.CodeDraining, "the router is stopping")
+	}
+	r.background.Add(1)
+	return s, nil
+}
+
 // open returns a running subscription, or the error for a caller.
 func (r *Router) open(name string) (*sub, error) {
 	r.mu.Lock()

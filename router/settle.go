@@ -67,10 +67,11 @@ type Settled struct {
 // not_found, forbidden, type_not_allowed, invalid_argument, draining,
 // unavailable.
 func (r *Router) Pull(ctx context.Context, p *headgate.Principal, name string, limit int, wait time.Duration) ([]Delivery, error) {
-	s, err := r.open(name)
+	s, err := r.enter(name)
 	if err != nil {
 		return nil, err
 	}
+	defer r.background.Done()
 	if err := s.mayConsume(p); err != nil {
 		return nil, err
 	}
@@ -167,8 +168,14 @@ func (r *Router) Settle(ctx context.Context, p *headgate.Principal, name string,
 	}
 	out := make([]Settled, len(settle))
 	var open []*settling
+	named := make(map[string]bool, len(settle))
 	for i, in := range settle {
-		if bad := checkSettlement(in); bad != nil {
+		bad := checkSettlement(in)
+		if bad == nil && named[in.Claim] {
+			bad = headgate.NewError(headgate.CodeInvalidArgument, "the claim is named twice in one call")
+		}
+		named[in.Claim] = true
+		if bad != nil {
 			out[i] = Settled{Claim: in.Claim, Err: bad}
 			continue
 		}

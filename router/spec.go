@@ -200,10 +200,23 @@ func (s Spec) compile() (*plan, []string) {
 	if p.backoffLo, p.backoff, err = parseBackoff(p.Backoff); err != nil {
 		say("backoff: %s", err)
 	}
+	if _, ok := parseFrom(s.From); !ok {
+		say("from: %.60q, want now, beginning, an RFC 3339 time or STREAM/PARTITION:OFFSET", s.From)
+	}
 	if s.Deliver.Pull != nil && s.Deliver.Handler != nil {
 		say("deliver: pull and handler exclude each other")
 	}
 	return p, bad
+}
+
+// Validate reports every problem of the specification at once, as
+// invalid_argument, as far as it can be told without a node: neither the
+// principal nor the streams are looked up.
+func (s Spec) Validate() error {
+	if _, bad := s.compile(); len(bad) > 0 {
+		return headgate.NewError(headgate.CodeInvalidArgument, "%s", strings.Join(bad, "; "))
+	}
+	return nil
 }
 
 func (s Spec) checkTypes(say func(string, ...any)) {

@@ -96,9 +96,6 @@ func (r *Router) check(ctx context.Context, name string, spec Spec) error {
 		bad = append(bad, "name: want 1 to 100 letters, digits, \".\", \"_\" or \"-\", starting with a letter or digit")
 	}
 	from, ok := parseFrom(spec.From)
-	if !ok {
-		bad = append(bad, "from: want now, beginning, an RFC 3339 time or STREAM/PARTITION:OFFSET")
-	}
 	if ok && from.kind == "position" && !slices.Contains(r.streamsFor(spec.Types), from.stream) {
 		bad = append(bad, "from: no type of the subscription is in stream "+clip(from.stream, 60))
 	}

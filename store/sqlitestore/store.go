@@ -205,8 +205,10 @@ func (s *Store) connect(pragmas ...string) (*conn, error) {
 	return openConn(s.file, s.cfg.vfs, append(common, pragmas...)...)
 }
 
-// syncFolder makes the names of the database and its log durable: without
-// them, a power cut could take a log whose content was fsynced.
+// syncFolder makes the names of the database and its log durable, and the end
+// of the journal that the switch to a log needed. Without it, a power cut could
+// take a log whose content was fsynced, or bring that journal back, which
+// would undo the switch and all that came after it.
 func (s *Store) syncFolder() error {
 	if s.cfg.Memory {
 		return nil

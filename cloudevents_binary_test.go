@@ -114,7 +114,7 @@ func TestBinaryRefusals(t *testing.T) {
 }
 
 // TestBinaryFromClientsThatDoNotEncode: some widely used clients send values as
-// they are. The CloudEvents SDK for Go (2.16.2) is one of them.
+// they are, the CloudEvents SDKs for Go (2.16.2) and JavaScript (10) among them.
 func TestBinaryFromClientsThatDoNotEncode(t *testing.T) {
 	for sent, want := range map[string]headgate.Event{
 		"subject: 100% done":    {Subject: "100% done"},

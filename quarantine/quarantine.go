@@ -3,6 +3,7 @@ package quarantine
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -83,8 +84,9 @@ type Quarantine struct {
 	quota    *quota
 	overflow *overflow
 	recorder *recorder
-	parked   *bound // parked and expired records
-	refused  *bound // refusal records
+	parked   *bound      // parked and expired records
+	refused  *bound      // refusal records
+	stuck    atomic.Bool // a refusal waited in vain since the last write
 }
 
 // Open opens the quarantine: it reads the newest record's QID, so that QIDs

@@ -12,6 +12,10 @@ import (
 const (
 	// refusalWait is how long a refusal waits for its record.
 	refusalWait = 250 * time.Millisecond
+	// stuckWait is how long it waits while the store has not written anything
+	// since another refusal waited in vain: a request with many refusals must
+	// not wait for each part of it.
+	stuckWait = 5 * time.Millisecond
 	// clippedBody is what is kept of a body that is too large, sampledBody of
 	// one beyond the hourly bytes.
 	clippedBody = 64 << 10
@@ -45,7 +49,12 @@ func (q *Quarantine) Refused(ctx context.Context, r Refusal) string {
 // at most 250 ms for all of them, and returns their QIDs in order as Refused
 // does. When ctx ends first it returns at once; what was begun goes on.
 func (q *Quarantine) RefusedAll(ctx context.Context, rs []Refusal) []string {
-	ctx, cancel := context.WithTimeout(ctx, refusalWait)
+	wait := refusalWait
+	if q.stuck.Load() {
+		wait = stuckWait
+	}
+	caller := ctx
+	ctx, cancel := context.WithTimeout(caller, wait)
 	defer cancel()
 	qids := make([]string, len(rs))
 	tickets := make([]*ticket, len(rs))
@@ -62,6 +71,9 @@ func (q *Quarantine) RefusedAll(ctx context.Context, rs []Refusal) []string {
 			select {
 			case <-t.done: // it was in time for this one
 			default:
+				if caller.Err() == nil {
+					q.stuck.Store(true)
+				}
 				continue
 			}
 		}
@@ -113,6 +125,9 @@ func (q *Quarantine) count(r *Refusal, now time.Time) {
 
 // recorded is told of each ticket's end.
 func (q *Quarantine) recorded(t *ticket) {
+	if q.stuck.Load() {
+		q.stuck.Store(false)
+	}
 	if !t.ok {
 		q.overflow.add(t.rec.Principal, t.rec.Reason, t.rec.Type, 1, t.rec.Created)
 		return

@@ -253,7 +253,7 @@ func TestRefusedNeverWaitsForAStuckStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const refusals = 5000 // more than the queue takes
 		s := &idle{hold: make(chan struct{})}
-		q, err := Open(t.Context(), Config{Store: s, RefusalQuota: refusals})
+		q, err := Open(t.Context(), Config{Store: s, RefusalQuota: 2 * refusals})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -267,12 +267,21 @@ func TestRefusedNeverWaitsForAStuckStore(t *testing.T) {
 				t.Fatal("a QID was told before its record was durable")
 			}
 		}
+		begun = time.Now()
+		q.Refused(t.Context(), refusal("p"))
+		if took := time.Since(begun); took != stuckWait {
+			t.Errorf("the next one waited %s", took)
+		}
 		close(s.hold)
+		synctest.Wait()
+		if q.stuck.Load() {
+			t.Error("still stuck after a write")
+		}
 		if err := q.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if len(s.added) != 1 || s.put == 0 || uint64(s.put)+s.added[0].Count != refusals {
-			t.Errorf("kept %d, counted %v of %d", s.put, s.added, refusals)
+		if len(s.added) != 1 || s.put == 0 || uint64(s.put)+s.added[0].Count != refusals+1 {
+			t.Errorf("kept %d, counted %v of %d", s.put, s.added, refusals+1)
 		}
 	})
 }

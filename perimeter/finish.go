@@ -130,7 +130,7 @@ func (r *run) record(ctx context.Context) {
 			event = nil // what could be read of it is less than its bytes
 		}
 		refusals = append(refusals, quarantine.Refusal{
-			Principal: r.principalName(), Door: r.s.Door, Stage: res.Stage, Event: event, Raw: it.Raw,
+			Principal: r.principalName(), Door: r.s.Door, Stage: res.Stage, Event: event, Raw: it.Raw, ContentType: it.RawType,
 			Cause: id, Root: root, Err: res.Err, RequestID: r.s.RequestID, Ignored: it.Ignored,
 		})
 		items = append(items, i)

@@ -63,7 +63,7 @@ func TestOneBadItemNeverFailsItsNeighbours(t *testing.T) {
 	good := func(id string) *headgate.Event { return event("ticket.opened", id, `{"n":1}`) }
 	bad := event("ticket.opened", "x", `{"n":"one"}`)
 	s := perimeter.Submission{Principal: helpdesk(), Items: append(items(good("1"), bad, event("audit.tick", "y", `1`), good("2"), event("", "z", `{}`), nil, good("3")),
-		perimeter.Item{Err: headgate.NewError(headgate.CodeSyntax, "offset 3"), Raw: []byte("{{{")})}
+		perimeter.Item{Err: headgate.NewError(headgate.CodeSyntax, "offset 3"), Raw: []byte("{{{"), RawType: "application/cloudevents+json"})}
 	res := g.Admit(t.Context(), s)
 	wantCodes(t, res, "ok", "contract_violation@contract", "type_not_allowed@right", "ok", "bad_envelope@envelope", "bad_envelope@envelope", "ok", "syntax@envelope")
 	for i, r := range res {
@@ -75,7 +75,7 @@ func TestOneBadItemNeverFailsItsNeighbours(t *testing.T) {
 		t.Errorf("%d events stored", got)
 	}
 	rec := g.record(res[7].QID)
-	if string(rec.Body) != "{{{" || rec.Kind != store.KindRefused {
+	if string(rec.Body) != "{{{" || rec.ContentType != "application/cloudevents+json" || rec.Kind != store.KindRefused {
 		t.Errorf("record = %+v", rec)
 	}
 	rec = g.record(res[1].QID)

@@ -45,8 +45,11 @@ type Item struct {
 	// Event is modified in place: missing attributes are filled in, and the
 	// header is overwritten. It must not be shared with anything else, and
 	// after an unknown outcome only a copy of it may be submitted again.
-	Event   *headgate.Event
-	Raw     []byte          // what it was decoded from; may be nil
+	Event *headgate.Event
+	Raw   []byte // what it was decoded from; may be nil
+	// RawType is the media type of Raw, for the record of what could not be
+	// decoded.
+	RawType string
 	Ignored []string        // header attributes that the client sent
 	Err     *headgate.Error // the door could not decode it: refused at envelope
 }

@@ -24,6 +24,7 @@ type bound struct {
 	mu      sync.Mutex
 	n       int
 	checked time.Time
+	told    bool // that it is full, since there was room
 }
 
 // full reports whether the limit is reached, counting anew when it seems so.
@@ -47,6 +48,15 @@ func (b *bound) atLimit() bool {
 	return b.n >= b.limit
 }
 
+// tell reports whether the bound is newly full, once until there is room again.
+func (b *bound) tell() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	first := !b.told
+	b.told = true
+	return first
+}
+
 func (b *bound) recount(ctx context.Context, tx *store.Tx, now time.Time) error {
 	n := 0
 	for _, kind := range b.kinds {
@@ -58,6 +68,7 @@ func (b *bound) recount(ctx context.Context, tx *store.Tx, now time.Time) error 
 	}
 	b.mu.Lock()
 	b.n, b.checked = n, now
+	b.told = b.told && n >= b.limit
 	b.mu.Unlock()
 	return nil
 }

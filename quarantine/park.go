@@ -83,6 +83,9 @@ func (q *Quarantine) Put(ctx context.Context, tx *store.Tx, r store.QuarantineRe
 			return err
 		}
 		if full {
+			if q.parked.tell() {
+				q.cfg.Log.WarnContext(ctx, "quarantine is full; lanes wait until records are released, discarded or expire", "records", q.cfg.MaxRecords)
+			}
 			return headgate.NewError(headgate.CodeQuarantineFull, "%d parked records are kept, as many as may be", q.cfg.MaxRecords)
 		}
 	}

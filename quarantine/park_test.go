@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,7 +87,8 @@ func TestPutTwiceKeepsOne(t *testing.T) {
 
 func TestFullQuarantineBlocksUntilThereIsRoom(t *testing.T) {
 	now := newClock()
-	q := open(t, Config{Store: openStore(t), Now: now.Now, MaxRecords: 3, Retain: time.Hour})
+	var log strings.Builder
+	q := open(t, Config{Store: openStore(t), Now: now.Now, MaxRecords: 3, Retain: time.Hour, Log: textLog(&log)})
 	full := &headgate.Error{Code: headgate.CodeQuarantineFull}
 	for i := range 3 {
 		if err := put(t, q, q.Record(parked(q, fmt.Sprint(i)))); err != nil {
@@ -95,6 +97,13 @@ func TestFullQuarantineBlocksUntilThereIsRoom(t *testing.T) {
 	}
 	if err := put(t, q, q.Record(parked(q, "4"))); !errors.Is(err, full) {
 		t.Fatalf("err = %v, want quarantine_full", err)
+	}
+	now.advance(time.Minute)
+	if err := put(t, q, q.Record(parked(q, "4"))); !errors.Is(err, full) {
+		t.Fatalf("err = %v, want quarantine_full again", err)
+	}
+	if n := strings.Count(log.String(), "quarantine is full"); n != 1 {
+		t.Errorf("%d alarms:\n%s", n, log.String())
 	}
 	// Refusals and extinguished deliveries have bounds of their own.
 	if q.Refused(t.Context(), refusal("p")) == "" {

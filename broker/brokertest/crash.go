@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -78,6 +79,32 @@ func ChildMain(b broker.Broker, out io.Writer) error {
 	return fault
 }
 
+// ChildEnviron returns the environment in which a driver's test binary runs
+// [ChildMain] on the store. Rounds number the lives of one store's children.
+func ChildEnviron(cmd *exec.Cmd, dir string, round int) []string {
+	return append(cmd.Environ(), ChildEnv+"="+dir, fmt.Sprintf("%s=%d", roundEnv, round))
+}
+
+// StoredBy returns the position of every event that children of [ChildMain]
+// stored and that is still there, by id. It is an error when offsets have gaps
+// or an id is there twice.
+func StoredBy(ctx context.Context, b broker.Broker) (map[string]headgate.Position, error) {
+	if _, err := b.Ensure(ctx, []broker.StreamSpec{{Name: stream, Partitions: 3}}); err != nil {
+		return nil, err
+	}
+	all, err := readAll(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	at := map[string]headgate.Position{}
+	for _, part := range all {
+		for _, s := range part {
+			at[s.Event.ID] = s.Position
+		}
+	}
+	return at, nil
+}
+
 func sigkill(t *testing.T, b *bench) {
 	if b.h.Child == nil {
 		b.open(1)
@@ -112,7 +139,7 @@ func sigkill(t *testing.T, b *bench) {
 func (b *bench) liveAndDie(round, n int, acked map[string]headgate.Position) {
 	b.t.Helper()
 	cmd := b.h.Child(b.t, b.dir)
-	cmd.Env = append(cmd.Environ(), ChildEnv+"="+b.dir, fmt.Sprintf("%s=%d", roundEnv, round))
+	cmd.Env = ChildEnviron(cmd, b.dir, round)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()

@@ -154,29 +154,37 @@ func (b *bench) subscribe(spec broker.SubscribeSpec) *reader {
 // have no gaps and that no id is there twice.
 func (b *bench) stored() [][]broker.Stored {
 	b.t.Helper()
-	stats, err := b.b.Stat(b.ctx(), stream)
+	all, err := readAll(b.ctx(), b.b)
 	if err != nil {
-		b.t.Fatalf("stat: %v", err)
+		b.t.Fatal(err)
+	}
+	return all
+}
+
+func readAll(ctx context.Context, b broker.Broker) ([][]broker.Stored, error) {
+	stats, err := b.Stat(ctx, stream)
+	if err != nil {
+		return nil, fmt.Errorf("stat: %w", err)
 	}
 	seen := map[string]headgate.Position{}
 	all := make([][]broker.Stored, len(stats))
 	for i, st := range stats {
 		at := headgate.Position{Partition: st.Partition, Offset: st.First}
 		for {
-			got, err := b.b.Browse(b.ctx(), stream, at, 500)
+			got, err := b.Browse(ctx, stream, at, 500)
 			if err != nil {
-				b.t.Fatalf("browse from %s: %v", at, err)
+				return nil, fmt.Errorf("browse from %s: %w", at, err)
 			}
 			if len(got) == 0 {
 				break
 			}
 			for _, s := range got {
 				if s.Position != at {
-					b.t.Fatalf("gap: event at %s where %s was expected", s.Position, at)
+					return nil, fmt.Errorf("gap: event at %s where %s was expected", s.Position, at)
 				}
 				key := s.Event.Source + " " + s.Event.ID
 				if first, ok := seen[key]; ok {
-					b.t.Fatalf("%s is stored twice, at %s and %s", key, first, s.Position)
+					return nil, fmt.Errorf("%s is stored twice, at %s and %s", key, first, s.Position)
 				}
 				seen[key] = s.Position
 				at.Offset++
@@ -184,10 +192,10 @@ func (b *bench) stored() [][]broker.Stored {
 			all[i] = append(all[i], got...)
 		}
 		if at.Offset != st.Next {
-			b.t.Fatalf("partition %d ends at %d, its next offset is %d", i, at.Offset, st.Next)
+			return nil, fmt.Errorf("partition %d ends at %d, its next offset is %d", i, at.Offset, st.Next)
 		}
 	}
-	return all
+	return all, nil
 }
 
 // reader wraps a subscription with the checks that every test wants.

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 func child(dir, url string) error {
-	cfg := Config{Dir: dir}
+	cfg := Config{Dir: dir, Durability: broker.Durability(os.Getenv(childDurability))}
 	if url != "" {
 		cfg = Config{URL: url, Prefix: prefixOf(dir)}
 	}

@@ -82,6 +82,35 @@ func (b *guardedBody) Read(p []byte) (int, error) {
 // Close closes the body.
 func (b *guardedBody) Close() error { return b.src.Close() }
 
+// Bounds of [guardedBody.linger].
+const (
+	lingerIdle = time.Second     // without a byte
+	lingerTime = 5 * time.Second // in total
+)
+
+// linger discards what a refused body still brings, for a moment: a connection
+// that is closed with bytes unread is reset, and the reset can overtake the
+// answer. It ends at once when the client, having read the answer, closes.
+func (b *guardedBody) linger() {
+	end := time.Now().Add(lingerTime)
+	buf := make([]byte, 32<<10)
+	for now := time.Now(); now.Before(end); now = time.Now() {
+		if b.rc.SetReadDeadline(minTime(end, now.Add(lingerIdle))) != nil {
+			return
+		}
+		if _, err := b.src.Read(buf); err != nil {
+			return
+		}
+	}
+}
+
+func minTime(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
 func bodyError(err error) error {
 	var ne net.Error
 	if errors.Is(err, os.ErrDeadlineExceeded) || (errors.As(err, &ne) && ne.Timeout()) {

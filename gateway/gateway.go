@@ -127,6 +127,11 @@ func (g *Gateway) serve(r *Route, w http.ResponseWriter, req *http.Request) {
 	if err := g.run(r, c); err != nil {
 		c.fail(err)
 	}
+	if c.body != nil && !c.body.ended && aw.wrote {
+		if http.NewResponseController(aw).Flush() == nil {
+			c.body.linger()
+		}
+	}
 }
 
 func (g *Gateway) run(r *Route, c *Call) error {

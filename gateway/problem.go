@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
@@ -84,16 +83,8 @@ func (c *Call) unread() bool {
 	if c.body == nil {
 		return c.R.ContentLength != 0 // refused before the route was known
 	}
-	if !c.body.ended {
-		// What is left is read for a moment at most, so that the answer is not
-		// lost in a reset, then the connection is closed.
-		_ = http.NewResponseController(c.W).SetReadDeadline(time.Now().Add(lingerTime))
-	}
 	return !c.body.ended
 }
-
-// lingerTime is how long the server reads what a refused body still brings.
-const lingerTime = time.Second
 
 // wantsAgentText reports whether the caller asked for the compact report.
 func (c *Call) wantsAgentText() bool {

@@ -168,6 +168,11 @@ func (n *Node) run(t testing.TB, opts *Opts) {
 			}
 		})
 	}
+	select {
+	case <-n.Router.Started():
+	case <-time.After(30 * time.Second):
+		t.Fatal("the router did not start")
+	}
 	front, stop := context.WithCancel(context.Background())
 	n.stop = stop
 	go func() { n.served <- gateway.Serve(front, ln, n.Gateway, &opts.Serve) }()

@@ -34,11 +34,11 @@ services-test: ## driver suites against real outside servers
 fuzz: ## every fuzz target for a moment, from the checked-in corpus
 	scripts/fuzz $(FUZZTIME)
 
-bench: ## figures as ratios to a baseline of the same run
-	$(GO) run ./internal/bench
+bench: build ## figures as ratios to a baseline of the same run
+	bin/headgate bench
 
-bench-short: ## the same, briefly, to keep the benchmarks alive
-	$(GO) run ./internal/bench -short
+bench-short: build ## the same, briefly, to keep the benchmarks alive
+	bin/headgate bench --short
 
 campaign: ## the long forms of the hunts for loss (hours); record in docs/campaigns.md
 	HEADGATE_CAMPAIGN=1 $(GO) test -count=1 -timeout 6h $(PKGS)

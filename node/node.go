@@ -214,6 +214,7 @@ func (n *Node) openGuards(ctx context.Context, opts Options) error {
 	}
 	n.Causal, err = causal.Open(ctx, causal.Config{
 		Store: n.Store, RootRate: headgate.RootRight{Allowed: true, Rate: float64(n.cfg.Defaults.Roots)},
+		RootLife: n.cfg.rootLife(), Log: n.log,
 	})
 	if err != nil {
 		return err
@@ -240,7 +241,7 @@ func (n *Node) openRouter(ctx context.Context, opts Options) error {
 	}
 	n.Causal.SetClaims(n.Router)
 	n.Index = index.New(index.Config{
-		Store: n.Store, Broker: n.Broker, Topology: n.Topology, Router: n.Router, Causal: n.Causal, Quarantine: n.Quarantine,
+		Store: n.Store, Broker: n.Broker, Topology: n.Topology, Router: n.Router, Causal: n.Causal, Quarantine: n.Quarantine, Log: n.log,
 	})
 	return n.declareSubscriptions(ctx)
 }

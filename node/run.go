@@ -55,6 +55,7 @@ func (n *Node) Run(ctx context.Context, ln net.Listener) error {
 	behind.run(inner, "quarantine", n.Quarantine.Run)
 	behind.run(inner, "router", n.Router.Run)
 	behind.run(inner, "index", n.Index.Run)
+	behind.run(inner, "causal", n.Causal.Run)
 	behind.run(inner, "retention", n.retention)
 	outer, door := newGroup(ctx)
 	door.run(outer, "http", func(ctx context.Context) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/contract"
+	"github.com/headgate/headgate/quarantine"
 	"github.com/headgate/headgate/router"
 	"github.com/headgate/headgate/topology"
 )
@@ -237,4 +238,14 @@ func (l *Loaded) withDefaults(spec router.Spec) router.Spec {
 
 func (l *Loaded) policy() contract.Policy {
 	return contract.Policy{CloseObjects: l.Contracts.UnknownFields == "refuse"}
+}
+
+// rootLife is how long a causal tree may go on: at least as long as an event
+// of it may be kept in a stream and then in quarantine.
+func (l *Loaded) rootLife() time.Duration {
+	retain := max(time.Duration(l.Defaults.Retain), topology.DefaultRetain)
+	for _, s := range l.Streams {
+		retain = max(retain, time.Duration(s.Retain))
+	}
+	return retain + max(time.Duration(l.Quarantine.Retain), quarantine.DefaultRetain) + 9*24*time.Hour
 }

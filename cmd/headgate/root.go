@@ -80,7 +80,7 @@ func (a *app) root() *cobra.Command {
 		a.emitCommand(), a.importCommand(), a.listenCommand(), a.tailCommand(),
 		a.contractCommand(), a.subscriptionCommand(), a.principalCommand(),
 		a.quarantineCommand(), a.explainCommand(), a.treeCommand(), a.doctorCommand(),
-		a.demoCommand(), a.versionCommand(),
+		a.demoCommand(), a.benchCommand(), a.versionCommand(),
 	)
 	return root
 }

@@ -23,11 +23,16 @@ var table = []rule{
 	{pkg: "internal/archtest", role: "the architecture as a test"},
 	{pkg: "internal/gendocs", role: "generates reference pages", imports: []string{"*"}},
 	{pkg: "internal/buildinfo", role: "version of this build"},
+	{pkg: "internal/bench", role: "figures as ratios", imports: []string{"*"}},
+	{pkg: "internal/nodetest", role: "the parts of a node behind HTTP, for tests", imports: []string{"*"}},
+	{pkg: "internal/servertest", role: "runs the real command for tests", imports: []string{"client"}},
+	{pkg: "internal/e2e", role: "tests of the real command"},
 
 	{pkg: "broker", role: "port: streams of events"},
-	{pkg: "broker/brokertest", role: "conformance suite of broker drivers", imports: []string{"broker", "internal/eventcodec"}},
-	{pkg: "broker/membroker", role: "driver: memory, the reference, with fault hooks", imports: []string{"broker"}},
-	{pkg: "broker/natsbroker", role: "driver: NATS JetStream, embedded or outside", imports: []string{"broker", "internal/eventcodec"}, vendors: []string{"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "golang.org/x/sys"}},
+	{pkg: "broker/brokertest", role: "conformance suite of broker drivers", imports: []string{"broker", "internal/eventcodec"}, vendors: []string{"github.com/google/go-cmp", "go.uber.org/goleak"}},
+	{pkg: "broker/internal/window", role: "admission dedupe, shared by drivers", imports: []string{"broker"}},
+	{pkg: "broker/membroker", role: "driver: memory, the reference, with fault hooks", imports: []string{"broker", "broker/internal/window", "internal/eventcodec"}},
+	{pkg: "broker/natsbroker", role: "driver: NATS JetStream, embedded or outside", imports: []string{"broker", "broker/internal/window", "internal/eventcodec"}, vendors: []string{"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "golang.org/x/sys"}},
 
 	{pkg: "store", role: "port: control state"},
 	{pkg: "store/storetest", role: "conformance suite of store drivers", imports: []string{"store"}, vendors: []string{"pgregory.net/rapid"}},
@@ -40,7 +45,7 @@ var table = []rule{
 	{pkg: "causal", role: "tokens, TTL, gas, loops, rates", imports: []string{"store"}, vendors: []string{"golang.org/x/time"}},
 	{pkg: "quarantine", role: "refused and parked events", imports: []string{"store", "internal/buildinfo", "internal/jsontext"}, vendors: []string{"github.com/google/uuid"}},
 	{pkg: "perimeter", role: "the admission pipeline", imports: []string{"broker", "causal", "contract", "quarantine", "store", "topology", "internal/condition", "internal/jsontext"}, vendors: []string{"github.com/google/uuid"}},
-	{pkg: "router", role: "deliveries", imports: []string{"broker", "causal", "perimeter", "quarantine", "store", "topology", "internal/condition", "internal/eventcodec"}},
+	{pkg: "router", role: "deliveries", imports: []string{"broker", "causal", "perimeter", "quarantine", "store", "topology", "internal/condition", "internal/eventcodec", "internal/jsontext"}},
 	{pkg: "index", role: "one event, its tree, its explanation", imports: []string{"broker", "causal", "quarantine", "router", "store", "topology"}},
 
 	{pkg: "api", role: "JSON shapes of the HTTP API"},
@@ -64,4 +69,4 @@ var interfaces = map[string]string{
 }
 
 // mayImportTesting lists the packages for tests only.
-var mayImportTesting = []string{"broker/brokertest", "store/storetest", "internal/outside", "internal/powerloss"}
+var mayImportTesting = []string{"internal/nodetest", "internal/servertest", "broker/brokertest", "store/storetest", "internal/outside", "internal/powerloss"}

@@ -75,6 +75,7 @@ type gate struct {
 	seen       *recorder
 	contracts  contracts
 	cfg        perimeter.Config
+	close      func() // also at the end of the test
 }
 
 type setup struct {
@@ -89,11 +90,6 @@ func open(t testing.TB, s setup) *gate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := st.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -110,7 +106,6 @@ func open(t testing.TB, s setup) *gate {
 	g := &gate{
 		t: t, broker: membroker.New(membroker.Config{Now: s.now}), seen: &recorder{}, contracts: contracts{},
 	}
-	t.Cleanup(func() { g.broker.Close(context.Background()) })
 	var specs []broker.StreamSpec
 	for _, x := range table.Streams() {
 		specs = append(specs, broker.StreamSpec{Name: x.Name, Partitions: x.Partitions})
@@ -124,11 +119,13 @@ func open(t testing.TB, s setup) *gate {
 	if g.quarantine, err = quarantine.Open(t.Context(), quarantine.Config{Store: st, Now: s.now}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := g.quarantine.Close(context.Background()); err != nil {
+	g.close = sync.OnceFunc(func() {
+		ctx := context.Background()
+		if err := errors.Join(g.quarantine.Close(ctx), g.broker.Close(ctx), st.Close()); err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(g.close)
 	for subject, schema := range schemas {
 		g.contracts[subject] = compile(t, subject, schema)
 	}

@@ -244,6 +244,7 @@ func TestConcurrentSubmitters(t *testing.T) {
 func TestEveryItemHasOneFate(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		g := open(t, setup{types: []topology.Type{{Pattern: "ticket.*", Gas: 30}}})
+		defer g.close()
 		root, token := g.root("r", "a")
 		faulty := g.with(&odd{seed: rapid.Uint64().Draw(rt, "seed"), throttle: 0.1, unknownStored: 0.1, unknownLost: 0.1})
 		submitted, results := 0, 0

@@ -138,6 +138,9 @@ func diffEvents(want, got *headgate.Event) string {
 	if len(g.Header.Causes) == 0 {
 		g.Header.Causes = nil
 	}
+	if bytes.Equal(w.Data, g.Data) && (w.Data == nil) == (g.Data == nil) {
+		w.Data, g.Data = nil, nil // cmp would walk byte by byte
+	}
 	return cmp.Diff(&w, &g)
 }
 

@@ -1,9 +1,9 @@
 // Package headgate is the vocabulary of Headgate, an event backbone for fleets
 // of AI agents: the event and its CloudEvents encodings, the cause that the
 // perimeter stamps on it, the verdict of a contract check, the closed table of
-// errors, and the observer. It imports the standard library and the tokenizer of
-// internal/jsontext, which imports no more; every
-// other package of the module may import it.
+// errors, and the observer. It imports the standard library and the tokenizer
+// of internal/jsontext, which imports no more; every other package of the
+// module may import it.
 //
 // # Model
 //

@@ -171,29 +171,49 @@ func TestNestedLargeObjects(t *testing.T) {
 	}
 }
 
-func TestNameSet(t *testing.T) {
-	text := []byte(`{"a":{"b":1},"b":2,"\u0061":3}`)
-	s := jsontext.NewScanner(text, jsontext.Limits{})
-	var set jsontext.NameSet
-	var fresh []bool
-	for {
-		tok, f := s.Next()
-		if f != nil {
-			t.Fatal(f)
-		}
-		if tok.Kind == jsontext.EOF {
-			break
-		}
-		if tok.Kind == jsontext.Name && s.Depth() == 1 {
-			fresh = append(fresh, set.Add(text, tok))
-			if _, f := s.Skip(); f != nil {
-				t.Fatal(f)
+// TestDuplicatesAtEveryDepth plants a duplicate in random nests of large and
+// small objects with the same names at every level, and finds exactly it.
+func TestDuplicatesAtEveryDepth(t *testing.T) {
+	var object func(depth int) *rapid.Generator[string]
+	object = func(depth int) *rapid.Generator[string] {
+		return rapid.Custom(func(t *rapid.T) string {
+			n := rapid.SampledFrom([]int{0, 3, 15, 16, 17, 18, 40, 200}).Draw(t, "members")
+			nested := -1
+			if depth > 0 && n > 0 {
+				nested = rapid.IntRange(0, n-1).Draw(t, "nested")
 			}
+			var b strings.Builder
+			b.WriteByte('{')
+			for i := range n {
+				value := "1"
+				if i == nested {
+					value = object(depth-1).Draw(t, "object")
+				}
+				name := fmt.Sprintf(`"k%d"`, i)
+				if i%7 == 3 {
+					name = fmt.Sprintf(`"\u006b%d"`, i)
+				}
+				fmt.Fprintf(&b, "%s:%s,", name, value)
+			}
+			return b.String() + `"end":0}`
+		})
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		text := object(rapid.IntRange(0, 8).Draw(t, "depth")).Draw(t, "text")
+		if f := jsontext.Check([]byte(text), jsontext.Limits{}); f != nil {
+			t.Fatalf("%v in %s", f, text)
 		}
-	}
-	if diff := cmp.Diff([]bool{true, true, false}, fresh); diff != "" {
-		t.Error(diff)
-	}
+		ends := strings.Count(text, `"end":0}`)
+		at := 0
+		for range rapid.IntRange(1, ends).Draw(t, "which") {
+			at += strings.Index(text[at:], `"end":0}`) + 1
+		}
+		twice := text[:at-1] + `"\u0065nd":1,` + text[at-1:]
+		f := jsontext.Check([]byte(twice), jsontext.Limits{})
+		if f == nil || f.Code != jsontext.CodeDuplicateKey || f.First != at-1 || !strings.HasSuffix(f.At, "/end") {
+			t.Fatalf("got %v (%+v), want a duplicate of %d in %s", f, f, at-1, twice)
+		}
+	})
 }
 
 // TestAgainstReference compares the scanner with the standard library on

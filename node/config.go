@@ -186,7 +186,9 @@ type Limits struct {
 // Roots is the right to start causal trees: none, or a rate such as 100/s, or
 // {rate: 100/s, burst: 500}.
 type Roots struct {
-	Rate  Rate `yaml:"rate"`
+	// Rate is the sustained rate.
+	Rate Rate `yaml:"rate"`
+	// Burst is how many may come at once; default twice the rate of a second.
 	Burst int  `yaml:"burst"`
 	None  bool `yaml:"-"`
 }

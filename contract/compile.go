@@ -275,11 +275,5 @@ func explainMeta(base string, e *jsonschema.ValidationError, rsn *reasons) {
 			what = "want one of array, boolean, integer, null, number, object, string, or a list of them"
 		}
 	}
-	reason := clip(what, 160)
-	for _, have := range rsn.list {
-		if strings.HasSuffix(have, reason) && strings.Contains(have, ptr+":") {
-			return
-		}
-	}
-	rsn.add(ptr, "%s", reason)
+	rsn.add(ptr, "%s", clip(what, 160))
 }

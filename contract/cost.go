@@ -1,6 +1,9 @@
 package contract
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // MaxVisits is the ceiling of a contract's cost: how many of its schemas one
 // value of a payload may meet. A contract above it is refused.
@@ -8,6 +11,10 @@ const MaxVisits = 256
 
 // maxCostSteps bounds the work of finding the cost.
 const maxCostSteps = 20_000_000
+
+// patternCost is what matching a name against a pattern counts among the
+// steps.
+const patternCost = 50
 
 // class groups the kinds of value that the cost tells apart.
 type class uint8
@@ -26,7 +33,18 @@ type coster struct {
 	p     *program
 	steps int
 	memo  [3][]int // visits, by class and node
+	// done holds the steps of one level that were worked out already, of
+	// schemas that spread far.
+	done map[stepMemo]int
 }
+
+type stepMemo struct {
+	id  int
+	key stepKey
+}
+
+// spreadsFar is how many visits make a step worth keeping.
+const spreadsFar = 8
 
 const saturated = 1 << 40
 
@@ -38,7 +56,7 @@ func (p *program) bound(depth int, hooks *compileHooks, rsn *reasons) {
 	if hooks.maxCost > 0 {
 		ceiling = hooks.maxCost
 	}
-	c := &coster{p: p}
+	c := &coster{p: p, done: map[stepMemo]int{}}
 	for i := range c.memo {
 		c.memo[i] = make([]int, len(p.nodes))
 	}
@@ -52,22 +70,36 @@ func (p *program) bound(depth int, hooks *compileHooks, rsn *reasons) {
 		}
 		p.cost = max(p.cost, level[e.id])
 	}
-	keys := make([][]stepKey, len(p.nodes))
+	c.levels(entries, level, depth, ceiling, rsn)
+}
+
+// levels goes down into the payload until nothing changes any more, or a value
+// meets too many schemas.
+func (c *coster) levels(entries []*node, level []int, depth, ceiling int, rsn *reasons) {
+	keys := map[*node][]stepKey{}
 	for _, e := range entries {
-		keys[e.id] = p.stepKeys(e)
+		if t := e.target(); keys[t] == nil {
+			keys[t] = c.stepKeys(t)
+		}
 	}
 	for d := 1; d <= depth; d++ {
-		next := make([]int, len(p.nodes))
-		any := false
+		next := make([]int, len(c.p.nodes))
+		found := map[*node]int{}
+		clear(c.done)
 		for _, e := range entries {
-			worst := 0
-			for _, k := range keys[e.id] {
+			t := e.target()
+			worst, ok := found[t]
+			for _, k := range keys[t] {
+				if ok {
+					break
+				}
 				cls := classObject
 				if k.item {
 					cls = classArray
 				}
-				worst = max(worst, c.step(e, cls, k, level))
+				worst = max(worst, c.step(t, cls, k, level))
 			}
+			found[t] = worst
 			if c.steps > maxCostSteps {
 				rsn.add("", "the contract is too complex to bound its cost: nest less under allOf, anyOf and oneOf")
 				return
@@ -77,14 +109,30 @@ func (p *program) bound(depth int, hooks *compileHooks, rsn *reasons) {
 				return
 			}
 			next[e.id] = worst
-			any = any || worst > 0
-			p.cost = max(p.cost, worst)
+			c.p.cost = max(c.p.cost, worst)
 		}
-		if !any {
+		if slices.Equal(next, level) { // it is so at every level below
 			return
 		}
 		level = next
 	}
+}
+
+// target follows a schema that is a reference and nothing else.
+func (n *node) target() *node {
+	for range 16 {
+		if n.ref == nil || n.draft >= 2019 && !n.onlyRef() {
+			return n
+		}
+		n = n.ref
+	}
+	return n
+}
+
+func (n *node) onlyRef() bool {
+	m := *n
+	m.ref = nil
+	return m.trivial()
 }
 
 func countWords(n int) string {
@@ -217,7 +265,7 @@ type stepKey struct {
 }
 
 // stepKeys returns the steps that the schemas at one value tell apart.
-func (p *program) stepKeys(e *node) []stepKey {
+func (c *coster) stepKeys(e *node) []stepKey {
 	seen := map[*node]bool{}
 	names := map[string]bool{}
 	prefix, object, array := 0, false, false
@@ -229,6 +277,7 @@ func (p *program) stepKeys(e *node) []stepKey {
 		seen[n] = true
 		if o := n.object; o != nil {
 			object = true
+			c.steps += len(o.names)
 			for _, name := range o.names {
 				names[name] = true
 			}
@@ -239,7 +288,7 @@ func (p *program) stepKeys(e *node) []stepKey {
 		}
 		object = object || n.unevalProps != nil
 		array = array || n.unevalItems != nil
-		p.sameValue(n, func(_ string, c *node) { walk(c) })
+		c.p.sameValue(n, func(_ string, child *node) { walk(child) })
 	}
 	walk(e)
 	var keys []stepKey
@@ -263,6 +312,19 @@ func (c *coster) step(n *node, cls class, k stepKey, level []int) int {
 	if c.steps++; c.steps > maxCostSteps || !admitsClass(n, cls) {
 		return 0
 	}
+	if c.visits(n, cls) < spreadsFar {
+		return c.stepOnce(n, cls, k, level)
+	}
+	memo := stepMemo{n.id, k}
+	v, ok := c.done[memo]
+	if !ok {
+		v = c.stepOnce(n, cls, k, level)
+		c.done[memo] = v
+	}
+	return v
+}
+
+func (c *coster) stepOnce(n *node, cls class, k stepKey, level []int) int {
 	sum := c.spread(n, cls, func(child *node) int { return c.step(child, cls, k, level) })
 	at := func(child *node) {
 		if child != nil {
@@ -290,7 +352,7 @@ func (c *coster) step(n *node, cls class, k stepKey, level []int) int {
 			}
 		}
 		for _, r := range o.patterns {
-			if c.steps++; k.other || r.re.MatchString(k.name) {
+			if c.steps += patternCost; k.other || r.re.MatchString(k.name) {
 				known = known || !k.other
 				at(r.node)
 			}

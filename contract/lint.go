@@ -10,16 +10,20 @@ import (
 )
 
 // reasons collects why a contract is refused, each with the place of the
-// fault. It keeps the first maxReasons and counts the rest.
+// fault.
 type reasons struct {
 	list []string
 	more int
 }
 
-const maxReasons = 10
+// Bounds of the reasons that are kept and that are told.
+const (
+	keptReasons = 1000
+	toldReasons = 10
+)
 
 func (r *reasons) add(ptr, format string, args ...any) {
-	if len(r.list) >= maxReasons {
+	if len(r.list) >= keptReasons {
 		r.more++
 		return
 	}
@@ -28,10 +32,18 @@ func (r *reasons) add(ptr, format string, args ...any) {
 
 func (r *reasons) empty() bool { return len(r.list) == 0 }
 
+// String tells the first reasons in the order of their places, which does not
+// depend on the order in which they were found.
 func (r *reasons) String() string {
-	s := strings.Join(r.list, "; ")
-	if r.more > 0 {
-		s += fmt.Sprintf("; and %d more", r.more)
+	told := slices.Compact(slices.Sorted(slices.Values(r.list)))
+	more := r.more
+	if len(told) > toldReasons {
+		more += len(told) - toldReasons
+		told = told[:toldReasons]
+	}
+	s := strings.Join(told, "; ")
+	if more > 0 {
+		s += fmt.Sprintf("; and %d more", more)
 	}
 	return s
 }
@@ -40,45 +52,70 @@ func (r *reasons) String() string {
 // library would fetch, leave unchecked, or read wrongly is refused here, with
 // the pointer of the keyword.
 type lint struct {
-	doc     any
-	opts    *compileHooks
-	rsn     *reasons
-	places  []place
-	ids     map[string]bool // absolute URLs of resources in the document
-	counted int             // enum values
-	warn    []Warning
+	doc    any
+	opts   *compileHooks
+	rsn    *reasons
+	places []place
+	ids    map[string]string // absolute URL of a resource in the document → its pointer
+	known  map[string]bool   // pointers of the schemas that were found
+	// strays counts the references to places where no keyword puts a schema.
+	strays int
+	enums  int // enum values
+	// patterns and steps count the patterns and their programs.
+	patterns, steps int
+	resources       int
+	warn            []Warning
 }
 
-// Bounds of what one document may hold.
+// Bounds of what one document may hold. The work of the schema library grows
+// with the product of some of them.
 const (
-	maxEnumValues = 16384
-	maxResources  = 256
+	maxEnumValues   = 16384
+	maxResources    = 256
+	maxStrays       = 64
+	maxPatterns     = 1024
+	maxPatternSteps = 1 << 16
 )
 
 func (l *lint) run(root *url.URL, draft int) {
-	l.ids = map[string]bool{root.String(): true}
-	resources := 0
-	walkSchemas(l.doc, root, draft, func(p place) {
+	l.ids, l.known = map[string]string{root.String(): ""}, map[string]bool{}
+	l.collect(l.doc, "", root, draft)
+	for i := 0; i < len(l.places); i++ { // a reference may add to them
+		if len(l.places) > maxDocumentSchemas {
+			l.rsn.add("", "the document holds more than %d schemas", maxDocumentSchemas)
+			return
+		}
+		if l.resources > maxResources {
+			l.rsn.add("", "the document holds %d schemas with an identifier of their own, more than %d", l.resources, maxResources)
+			return
+		}
+		if l.strays > maxStrays {
+			l.rsn.add("", "more than %d references point at places that hold no schema by any keyword: move their targets under $defs", maxStrays)
+			return
+		}
+		l.place(l.places[i])
+	}
+	if l.enums > maxEnumValues {
+		l.rsn.add("", "the document lists %d enum values, more than %d", l.enums, maxEnumValues)
+	}
+}
+
+// collect notes the schemas at and below a pointer.
+func (l *lint) collect(v any, ptr string, base *url.URL, draft int) {
+	w := walker{fn: func(p place) {
+		if l.known[p.ptr] {
+			return
+		}
+		l.known[p.ptr] = true
 		l.places = append(l.places, p)
 		if p.resource {
-			l.ids[p.base.String()] = true
-			resources++
+			if _, taken := l.ids[p.base.String()]; !taken {
+				l.ids[p.base.String()] = p.ptr
+			}
+			l.resources++
 		}
-	})
-	if len(l.places) > maxDocumentSchemas {
-		l.rsn.add("", "the document holds %d schemas, more than %d", len(l.places), maxDocumentSchemas)
-		return
-	}
-	if resources > maxResources {
-		l.rsn.add("", "the document holds %d schemas with an identifier of their own, more than %d", resources, maxResources)
-		return
-	}
-	for _, p := range l.places {
-		l.place(p)
-	}
-	if l.counted > maxEnumValues {
-		l.rsn.add("", "the document lists %d enum values, more than %d", l.counted, maxEnumValues)
-	}
+	}}
+	w.schema(v, ptr, base, draft)
 }
 
 func (l *lint) place(p place) {
@@ -99,22 +136,18 @@ func (l *lint) place(p place) {
 		l.rsn.add(p.ptr+"/$schema", "the dialect %s is not known; nothing is fetched", clipQuote(s))
 	}
 	if s, ok := p.obj["pattern"].(string); ok {
-		if _, err := compilePattern(s); err != nil {
-			l.rsn.add(p.ptr+"/pattern", "%v", err)
-		}
+		l.pattern(p.ptr+"/pattern", s)
 	}
 	if m, ok := p.obj["patternProperties"].(map[string]any); ok {
 		for _, src := range sortedKeys(m) {
-			if _, err := compilePattern(src); err != nil {
-				l.rsn.add(p.ptr+"/patternProperties/"+escapeToken(src), "%v", err)
-			}
+			l.pattern(p.ptr+"/patternProperties/"+escapeToken(src), src)
 		}
 	}
 	if s, ok := p.obj["format"].(string); ok && lookupFormat(s) == nil && !l.opts.anyFormat {
 		l.unknownFormat(p.ptr+"/format", s)
 	}
 	if list, ok := p.obj["enum"].([]any); ok {
-		l.counted += len(list)
+		l.enums += len(list)
 	}
 	for _, kw := range countKeywords {
 		if n, ok := p.obj[kw].(json.Number); ok {
@@ -122,6 +155,21 @@ func (l *lint) place(p place) {
 		}
 	}
 	l.properties(p)
+}
+
+// pattern compiles a pattern. All patterns of a document together are bounded,
+// as each is compiled more than once.
+func (l *lint) pattern(ptr, src string) {
+	if l.patterns++; l.patterns > maxPatterns || l.steps > maxPatternSteps {
+		l.rsn.add("", "the patterns of the document are too many or too long: at most %d, of %d steps together", maxPatterns, maxPatternSteps)
+		return
+	}
+	re, err := compilePattern(src)
+	if err != nil {
+		l.rsn.add(ptr, "%v", err)
+		return
+	}
+	l.steps += re.steps
 }
 
 // countKeywords are the keywords whose value counts something.
@@ -149,31 +197,51 @@ func (l *lint) unknownFormat(ptr, name string) {
 // own schemas may be named from outside.
 func (l *lint) reference(p place, kw, ref string) {
 	ptr := p.ptr + "/" + kw
-	target, fragment, _ := strings.Cut(ref, "#")
-	u, err := url.Parse(target)
+	reference, fragment, _ := strings.Cut(ref, "#")
+	u, err := url.Parse(reference)
 	if err != nil {
 		l.rsn.add(ptr, "%s is not a URI reference", clipQuote(ref))
 		return
 	}
 	abs := resolveURL(p.base, u)
-	if !l.ids[abs.String()] {
-		if isMetaURL(abs) || l.opts.known(abs.String()) {
-			return
-		}
-		where := ""
-		if abs.Scheme != p.base.Scheme || abs.String() != ref && p.base.String() != rootURL {
-			where = ", that is " + clipQuote(abs.String()) + ","
-		}
-		l.rsn.add(ptr, "%s%s is outside of this document and nothing is fetched: copy it under $defs and refer to it there", clipQuote(ref), where)
+	resource, inside := l.ids[abs.String()]
+	if !inside {
+		l.outside(p, ptr, ref, abs)
 		return
 	}
-	if target == "" && strings.HasPrefix(fragment, "/") && p.base.String() == rootURL {
-		if frag, err := url.PathUnescape(fragment); err != nil {
-			l.rsn.add(ptr, "%s is not a URI reference", clipQuote(ref))
-		} else if _, ok := lookupPointer(l.doc, frag); !ok {
-			l.rsn.add(ptr, "%s points at nothing in this document", clipQuote(ref))
+	if fragment != "" && fragment[0] != '/' {
+		return // an anchor: the library finds it or says so
+	}
+	frag, err := url.PathUnescape(fragment)
+	if err != nil {
+		l.rsn.add(ptr, "%s is not a URI reference", clipQuote(ref))
+		return
+	}
+	target := resource + frag
+	v, ok := lookupPointer(l.doc, target)
+	switch {
+	case !ok:
+		l.rsn.add(ptr, "%s points at nothing in this document", clipQuote(ref))
+	case !l.known[target]:
+		// What no keyword holds is a schema all the same once it is referred to.
+		if _, ok := v.(map[string]any); ok {
+			l.strays++
+			l.collect(v, target, abs, p.draft)
 		}
 	}
+}
+
+// outside refuses a reference that leaves the document, unless it names one of
+// the dialects' own schemas.
+func (l *lint) outside(p place, ptr, ref string, abs *url.URL) {
+	if isMetaURL(abs) || l.opts.known(abs.String()) {
+		return
+	}
+	where := ""
+	if abs.Scheme != p.base.Scheme || abs.String() != ref && p.base.String() != rootURL {
+		where = ", that is " + clipQuote(abs.String()) + ","
+	}
+	l.rsn.add(ptr, "%s%s is outside of this document and nothing is fetched: copy it under $defs and refer to it there", clipQuote(ref), where)
 }
 
 func isMetaURL(u *url.URL) bool {

@@ -14,8 +14,8 @@ import (
 // HandlerFunc handles one delivery in this process. Events to emit are added
 // to out. A nil error acks; Reject(err) parks at once; RetryAfter(d, err) asks
 // for a delay; any other error, and a panic, retries by the backoff. The
-// context ends with the claim; a handler that returns later is ignored. It is
-// not cancelled by a shutdown: the router waits for the handler.
+// context ends with the claim; a handler that returns later is ignored. A
+// shutdown ends it only after Config.Drain, and then the attempt does not count.
 type HandlerFunc func(ctx context.Context, d *Delivery, out *Emitter) error
 
 // Emitter collects the children of one delivery. It is safe for concurrent
@@ -72,11 +72,10 @@ func (r *Router) Handle(name string, fn HandlerFunc) error {
 const takeBatch = 64
 
 // runHandler hands deliveries to a function until ctx ends, then waits for
-// those in progress.
-func (s *sub) runHandler(ctx context.Context, fn HandlerFunc) {
+// those in progress, whose context is calls.
+func (s *sub) runHandler(ctx, calls context.Context, fn HandlerFunc) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	calls := context.WithoutCancel(ctx)
 	for {
 		items := s.next(ctx, takeBatch)
 		if len(items) == 0 {
@@ -99,8 +98,9 @@ func (s *sub) runHandler(ctx context.Context, fn HandlerFunc) {
 	}
 }
 
+// handleAll prepares and handles deliveries.
 func (s *sub) handleAll(ctx context.Context, fn HandlerFunc, items []*item, running *sync.WaitGroup) {
-	ready := s.prepare(ctx, items)
+	ready := s.prepare(context.WithoutCancel(ctx), items)
 	deliveries, claims := s.claimItems(ready, s.plan.As, false)
 	if len(deliveries) == 0 {
 		return
@@ -116,28 +116,37 @@ func (s *sub) handleAll(ctx context.Context, fn HandlerFunc, items []*item, runn
 	}
 	for i := range deliveries {
 		running.Go(func() {
-			s.handle(call, fn, &deliveries[i], claims[i])
+			s.handle(ctx, call, fn, &deliveries[i], claims[i])
 			release()
 		})
 	}
 }
 
-// handle runs one attempt. Its result is settled like that of any consumer.
-func (s *sub) handle(ctx context.Context, fn HandlerFunc, d *Delivery, c *claim) {
+// handle runs one attempt under the context call. Its result is settled like
+// that of any consumer. An error after calls ended, because the node stops, is
+// not an attempt.
+func (s *sub) handle(calls, call context.Context, fn HandlerFunc, d *Delivery, c *claim) {
 	out := &Emitter{}
-	err := guard(ctx, fn, d, out)
+	err := guard(call, fn, d, out)
+	interrupted := calls.Err() != nil
 	x := &settling{c: c, in: Settlement{Outcome: OutcomeAck, Emit: out.take()}}
 	if !s.lockHandled(c) {
 		return // its time ran out: the attempt is counted as claim_expired
 	}
 	if err == nil && len(x.in.Emit) > 0 {
 		s.mu.Unlock()
-		err = s.admitChildren(context.WithoutCancel(ctx), x)
+		err = s.admitChildren(context.WithoutCancel(call), x)
 		s.mu.Lock()
 	}
 	defer s.mu.Unlock()
 	if err == nil {
 		s.settleOne(x, s.plan.As, s.r.now(), true, func() {})
+		return
+	}
+	if interrupted {
+		c.unlock()
+		s.claims.end(c, "claim_expired", Settled{})
+		s.retryNow(c.it, s.r.now())
 		return
 	}
 	f := failureOf(err)

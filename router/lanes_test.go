@@ -393,3 +393,50 @@ func (r *rig) update(fn func(context.Context, *store.Tx) error) {
 		r.t.Fatal(err)
 	}
 }
+
+// TestDrainInterruptsHandlers: a handler that does not end within the drain is
+// interrupted, and that is not an attempt.
+func TestDrainInterruptsHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		attempts := make(chan int, 10)
+		wait := true
+		handler := func(ctx context.Context, d *Delivery, _ *Emitter) error {
+			attempts <- d.Attempt
+			if wait {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}
+		r.start()
+		if err := r.router.Handle("h", handler); err != nil {
+			t.Fatal(err)
+		}
+		r.put("h", Spec{Attempts: 1, Claim: Duration(time.Hour), Deliver: Deliver{Handler: &Handler{}}})
+		r.publish(event("a", "x", "k"))
+		if n := <-attempts; n != 1 {
+			t.Fatalf("attempt %d", n)
+		}
+		began := time.Now()
+		if err := r.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != 5*time.Second {
+			t.Errorf("the drain took %s, want the 5s that handlers have", took)
+		}
+		wait = false
+		r.start()
+		defer r.end()
+		if err := r.router.Handle("h", handler); err != nil {
+			t.Fatal(err)
+		}
+		if n := <-attempts; n != 2 {
+			t.Fatalf("attempt %d", n)
+		}
+		synctest.Wait()
+		if b := r.balance(); b.Counts.Settled != 1 {
+			t.Fatalf("%+v", b)
+		}
+	})
+}

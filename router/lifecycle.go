@@ -66,7 +66,7 @@ func (s *sub) startHandler(c contexts, fn HandlerFunc) {
 	stopped := s.soft
 	s.handling.Go(func() {
 		defer cancel()
-		s.runHandler(ctx, fn)
+		s.runHandler(ctx, c.calls, fn)
 	})
 	s.feeding.Go(func() { // ends with the subscription, not only with the router
 		<-stopped

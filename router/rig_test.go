@@ -164,7 +164,7 @@ func (r *rig) start() {
 	rt, err := New(Config{
 		Store: r.gate, Broker: r.broker, Perimeter: &perimeter.Perimeter{}, Causal: eng, Quarantine: r.quar,
 		Topology: &topology.Table{}, Principals: r.people, Observer: r.observer(), Buffer: r.buffer, Now: r.clock,
-		Random: func() float64 { return 1 }, Log: slog.New(&capture{r: r}), Drain: 2 * time.Second,
+		Random: func() float64 { return 1 }, Log: slog.New(&capture{r: r}), Drain: 5 * time.Second,
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -192,14 +192,15 @@ func (r *rig) start() {
 // stop drains the router.
 func (r *rig) stop() error {
 	r.cancel()
-	return <-r.ended
+	err := <-r.ended
+	r.ended <- nil // for who stops it again
+	return err
 }
 
 // crash ends the router as SIGKILL would, as far as its store can tell.
 func (r *rig) crash() {
 	r.gate.cut()
-	r.cancel()
-	<-r.ended
+	_ = r.stop()
 }
 
 // end stops everything.

@@ -42,8 +42,9 @@ type Config struct {
 	// TokenLife is how long causal tokens live; default 1 hour. It must not be
 	// less than that of the causal engine.
 	TokenLife time.Duration
-	// Drain bounds how long Run waits for handlers and for the store when its
-	// context ended; default 30s.
+	// Drain is how long handlers may go on when Run's context ended; default
+	// 30s. Then their contexts end, too, which is not an attempt, and progress
+	// is saved within another 10s.
 	Drain time.Duration
 }
 
@@ -172,7 +173,10 @@ func (r *Router) Run(ctx context.Context) error {
 	defer kill()
 	soft, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := r.start(soft, hard); err != nil {
+	calls, interrupt := context.WithCancel(hard)
+	defer interrupt()
+	c := contexts{soft, calls, hard}
+	if err := r.start(c); err != nil {
 		cancel()
 		kill()
 		_ = r.stopAll(hard) // the error of the start says more
@@ -186,12 +190,13 @@ func (r *Router) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			cancel()
-		case c := <-r.commands:
-			c.done <- c.fn(contexts{soft, hard})
+		case x := <-r.commands:
+			x.done <- x.fn(c)
 		}
 	}
 	r.setRunning(false)
-	overdue := time.AfterFunc(r.drain, kill)
+	late, overdue := time.AfterFunc(r.drain, interrupt), time.AfterFunc(r.drain+saveTime, kill)
+	defer late.Stop()
 	defer overdue.Stop()
 	err := r.stopAll(hard)
 	pumping.Wait()
@@ -229,9 +234,13 @@ func (r *Router) setRunning(v bool) {
 	r.mu.Unlock()
 }
 
+// saveTime is how long a drain may take to save, after the handlers' time.
+const saveTime = 10 * time.Second
+
 // contexts are those that a running router gives to its parts: soft ends when
-// a drain begins, hard when it is over.
-type contexts struct{ soft, hard context.Context }
+// a drain begins, calls when handlers must come to an end, hard when it is
+// over.
+type contexts struct{ soft, calls, hard context.Context }
 
 // command is a change of what runs, done by the goroutine of Run.
 type command struct {
@@ -269,10 +278,10 @@ func (r *Router) isRunning() bool {
 }
 
 // start loads all subscriptions and starts them.
-func (r *Router) start(soft, hard context.Context) error {
+func (r *Router) start(c contexts) error {
 	var rows []store.Subscription
 	clean := true
-	err := r.store.View(soft, func(ctx context.Context, tx *store.Tx) (err error) {
+	err := r.store.View(c.soft, func(ctx context.Context, tx *store.Tx) (err error) {
 		if rows, err = tx.Subscriptions.List(ctx); err != nil {
 			return err
 		}
@@ -289,11 +298,11 @@ func (r *Router) start(soft, hard context.Context) error {
 	r.mu.Lock()
 	r.unclean = !clean
 	r.mu.Unlock()
-	if err := r.setClean(soft, false); err != nil {
+	if err := r.setClean(c.soft, false); err != nil {
 		return err
 	}
 	for _, row := range rows {
-		if err := r.startSub(contexts{soft, hard}, row, !clean); err != nil {
+		if err := r.startSub(c, row, !clean); err != nil {
 			return err
 		}
 	}

@@ -94,6 +94,7 @@ type Spec struct {
 
 // Deliver says how deliveries leave; exactly one field is set (pull by default).
 type Deliver struct {
+	// Pull hands deliveries to whoever asks (default).
 	Pull    *Pull    `json:"pull,omitempty"`
 	Handler *Handler `json:"handler,omitempty"` // in process, see Router.Handle
 }

@@ -25,8 +25,8 @@
 //     same hashes and the same constant-time comparisons.
 //  4. Only a human can be an approver, and an agent is never operator,
 //     approver or admin, whatever a record says.
-//  5. The last enabled admin can be neither disabled nor deleted nor stripped
-//     of the role.
+//  5. The last enabled admin can be neither disabled nor deleted nor, but by
+//     the configuration, stripped of the role.
 //  6. A token that was revoked never becomes valid again, also when a
 //     configuration still names it. What was disabled stays so until Enable.
 //

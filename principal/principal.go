@@ -170,7 +170,10 @@ func (d *Directory) alter(ctx context.Context, name string, next func(old *store
 	if err != nil {
 		return err
 	}
-	if now.lastAdmin(name) && (record == nil || !record.Can(headgate.RoleAdmin)) {
+	// The configuration may: whoever writes it rules the host, and another
+	// admin may stand further down in it.
+	configured := record != nil && record.Managed == ManagedConfig && old != nil && record.Disabled == old.Disabled
+	if !configured && now.lastAdmin(name) && (record == nil || !record.Can(headgate.RoleAdmin)) {
 		return &headgate.Error{
 			Code: headgate.CodeConflict, Detail: name + " is the last admin",
 			Fix: "Make another principal admin first.",

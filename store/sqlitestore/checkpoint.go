@@ -15,8 +15,9 @@ import (
 // never catches up by itself, so the writer adds the little that is left each
 // time the checkpointer is through. The log then starts anew at the next
 // moment without readers in it. When none came until maxLogPages (64 MiB), the
-// writer makes one: it waits for the readers of the moment, up to logWait,
-// while new ones read the database itself.
+// writer makes one: it lets the Views of the moment end and no new one begin,
+// for as long as logWait. SQLite's own waiting would not do: it has four marks
+// for readers, and more readers than that keep each other's marks alive.
 const (
 	checkpointPages = 1000
 	maxLogPages     = 16384
@@ -55,13 +56,14 @@ func passive(c *conn, log *slog.Logger) {
 
 // logWatch sees the log grow. It belongs to the writer's goroutine.
 type logWatch struct {
-	conn   *conn
-	log    *slog.Logger
-	checks *checkpointer
-	pages  int           // in the log after the last commit
-	most   int           // maxLogPages
-	wait   time.Duration // logWait
-	limit  int           // where the writer steps in: most, or beyond when it failed
+	conn    *conn
+	log     *slog.Logger
+	checks  *checkpointer
+	readers *readers
+	pages   int           // in the log after the last commit
+	most    int           // maxLogPages
+	wait    time.Duration // logWait
+	limit   int           // where the writer steps in: most, or beyond when it failed
 }
 
 // committed is the hook of SQLite that runs after each commit.
@@ -100,7 +102,10 @@ func (l *logWatch) settle() {
 }
 
 func (l *logWatch) truncate() error {
-	if err := l.conn.db.BusyTimeout(l.wait); err != nil {
+	resume := l.readers.pause(l.wait)
+	defer resume()
+	// Others than Views may read as well: a backup, a foreign process.
+	if err := l.conn.db.BusyTimeout(l.wait / 10); err != nil {
 		return err
 	}
 	_, _, err := l.conn.db.WALCheckpoint("main", sqlite3.CHECKPOINT_TRUNCATE)

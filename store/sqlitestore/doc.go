@@ -24,7 +24,8 @@
 //  4. Nobody is answered before the group's commit, also a function that
 //     failed: it may have decided so upon a neighbour's uncommitted writes.
 //  5. The write-ahead log is bounded (see maxLogPages), also under readers
-//     that never pause; only a single View that never ends can hold it.
+//     that never pause: when it is full, new Views wait, up to two seconds,
+//     until it is emptied. Only a View that does not end can hold it longer.
 //  6. A database that is foreign, damaged or of a newer schema is refused at
 //     Open and left as it is.
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 )
 
 const sqlSnapshot = "BEGIN DEFERRED"
@@ -48,6 +49,28 @@ func (r *readers) view(ctx context.Context, fn function) error {
 	c.reset()
 	sound = c.exec(sqlRollback) == nil
 	return err
+}
+
+// pause keeps new Views from beginning and waits for those that run, at most
+// for wait. It reports nothing: who relies on it finds out.
+func (r *readers) pause(wait time.Duration) (resume func()) {
+	timeout := time.NewTimer(wait)
+	defer timeout.Stop()
+	held := 0
+collect:
+	for held < cap(r.slots) {
+		select {
+		case r.slots <- struct{}{}:
+			held++
+		case <-timeout.C:
+			break collect
+		}
+	}
+	return func() {
+		for range held {
+			<-r.slots
+		}
+	}
 }
 
 func (r *readers) take() (*conn, error) {

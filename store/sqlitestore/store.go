@@ -121,6 +121,7 @@ func (s *Store) open() error {
 	s.readers = newReaders(s.cfg.Readers, s.cfg.Logger, func() (*conn, error) {
 		return s.connect("cache_size=-4096", "query_only=ON")
 	})
+	s.watch.readers = s.readers
 	c.db.WALHook(s.watch.committed)
 	go s.checks.run()
 	go s.writer.run()

@@ -112,33 +112,40 @@ func gasModel(t *testing.T, s store.Store) {
 		round++
 		model := map[string]*store.GasAccount{}
 		now := epoch
-		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
-			root := fmt.Sprint(round, "/", rapid.IntRange(0, 2).Draw(rt, "root"))
-			total, granted := rapid.IntRange(0, 40).Draw(rt, "total"), rapid.IntRange(0, 20).Draw(rt, "granted")
-			amount := rapid.IntRange(0, 30).Draw(rt, "amount")
-			now = now.Add(time.Duration(rapid.IntRange(0, 300).Draw(rt, "seconds")) * time.Second)
-			m := model[root]
-			if m == nil {
-				m = &store.GasAccount{Root: root, Total: total, Debited: min(total, granted)}
-				model[root] = m
-			}
-			if rapid.IntRange(0, 4).Draw(rt, "op") == 0 {
-				m.Total += amount
-				update(t, s, func(ctx context.Context, tx *store.Tx) error {
+		update(t, s, func(ctx context.Context, tx *store.Tx) error {
+			for range rapid.IntRange(1, 25).Draw(rt, "steps") {
+				root := fmt.Sprint(round, "/", rapid.IntRange(0, 2).Draw(rt, "root"))
+				total, granted := rapid.IntRange(0, 40).Draw(rt, "total"), rapid.IntRange(0, 20).Draw(rt, "granted")
+				amount := rapid.IntRange(0, 30).Draw(rt, "amount")
+				now = now.Add(time.Duration(rapid.IntRange(0, 300).Draw(rt, "seconds")) * time.Second)
+				m := model[root]
+				if m == nil {
+					m = &store.GasAccount{Root: root, Total: total, Debited: min(total, granted)}
+					model[root] = m
+				}
+				if rapid.IntRange(0, 4).Draw(rt, "op") == 0 {
+					m.Total += amount
 					a, err := tx.Gas.Raise(ctx, root, total, granted, amount, now)
+					if err != nil {
+						return err
+					}
 					if a.Total != m.Total || a.Debited != m.Debited {
 						rt.Errorf("Raise gave %+v, want %+v", a, *m)
 					}
+					continue
+				}
+				want := min(amount, m.Total-m.Debited)
+				m.Debited += want
+				got, err := tx.Gas.Debit(ctx, root, total, granted, amount, now)
+				if err != nil {
 					return err
-				})
-				continue
+				}
+				if got != want {
+					rt.Errorf("Debit(%s, %d, %d, %d) = %d, want %d", root, total, granted, amount, got, want)
+				}
 			}
-			want := min(amount, m.Total-m.Debited)
-			m.Debited += want
-			if got := debit(t, s, root, total, granted, amount, now); got != want {
-				rt.Errorf("Debit(%s, %d, %d, %d) = %d, want %d", root, total, granted, amount, got, want)
-			}
-		}
+			return nil
+		})
 		for root, m := range model {
 			if a := account(t, s, root); a.Total != m.Total || a.Debited != m.Debited || a.Debited > a.Total {
 				rt.Errorf("account %+v, want %+v", a, *m)

@@ -143,6 +143,7 @@ func quarantineModel(t *testing.T, s store.Store) {
 	few := rapid.SampledFrom([]string{"", "a", "b"})
 	kinds := rapid.SampledFrom([]store.QuarantineKind{store.KindRefused, store.KindExtinguished, store.KindParked, store.KindExpired})
 	rapid.Check(t, func(rt *rapid.T) {
+		var fresh []store.QuarantineRecord
 		for range rapid.IntRange(0, 8).Draw(rt, "new") {
 			r := store.QuarantineRecord{
 				QID: qid(len(all)), Kind: kinds.Draw(rt, "kind"), Reason: few.Draw(rt, "reason"), Type: few.Draw(rt, "type"),
@@ -150,9 +151,17 @@ func quarantineModel(t *testing.T, s store.Store) {
 				ID: few.Draw(rt, "id"), Fingerprint: few.Draw(rt, "fingerprint"), Message: fmt.Sprint(len(all)),
 				Created: epoch.Add(time.Duration(rapid.IntRange(0, 50).Draw(rt, "created")) * time.Second),
 			}
-			putRecord(t, s, r)
+			fresh = append(fresh, r)
 			all = append(all, r)
 		}
+		update(t, s, func(ctx context.Context, tx *store.Tx) error {
+			for _, r := range fresh {
+				if _, err := tx.Quarantine.Put(ctx, r); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 		f := store.QuarantineFilter{Limit: rapid.SampledFrom([]int{0, 1, 7, 1000}).Draw(rt, "limit")}
 		// Most filters name one or two fields.
 		for _, field := range []*string{&f.Reason, &f.Type, &f.Subscription, &f.Principal, &f.Root, &f.ID, &f.Fingerprint} {

@@ -18,10 +18,10 @@ const (
 
 	maxNodes  = 1000
 	maxDepth  = 50
-	maxNested = 3       // comprehensions inside each other
-	maxRegexp = 1000    // instructions of a compiled regular expression
-	costLimit = 200_000 // of one evaluation, in CEL's units
-	maxReason = 300     // bytes of an error's text
+	maxNested = 3      // comprehensions inside each other
+	maxRegexp = 1000   // instructions of a compiled regular expression
+	costLimit = 50_000 // of one evaluation, in CEL's units: 5,000 list entries, or one look through 500 KB
+	maxReason = 300    // bytes of an error's text
 )
 
 // environment is built once; it is immutable.

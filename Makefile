@@ -29,7 +29,7 @@ unit: ## all tests under the race detector
 	$(GO) test -race -timeout 20m $(PKGS)
 
 services-test: ## driver suites against real outside servers
-	scripts/services run $(GO) test -count=1 -timeout 10m -run 'Outside' ./broker/...
+	scripts/services run $(GO) test -count=1 -timeout 10m -run 'Outside' ./broker/... ./store/... ./internal/e2e/...
 
 fuzz: ## every fuzz target for a moment, from the checked-in corpus
 	scripts/fuzz $(FUZZTIME)

@@ -35,7 +35,6 @@ type Items struct {
 	// Batch.
 	text []byte
 	scan jsontext.Scanner
-	open bool
 
 	// Lines.
 	rest  []byte // bytes not handed out yet

@@ -147,9 +147,15 @@ func (e *Event) Validate() error {
 		a attr
 		s string
 	}{
-		{attrID, e.ID}, {attrSource, e.Source}, {attrType, e.Type}, {attrSubject, e.Subject},
-		{attrDataContentType, e.DataContentType}, {attrDataSchema, e.DataSchema},
-		{attrKey, e.Key}, {attrTraceParent, e.TraceParent}, {attrTraceState, e.TraceState},
+		{attrID, e.ID},
+		{attrSource, e.Source},
+		{attrType, e.Type},
+		{attrSubject, e.Subject},
+		{attrDataContentType, e.DataContentType},
+		{attrDataSchema, e.DataSchema},
+		{attrKey, e.Key},
+		{attrTraceParent, e.TraceParent},
+		{attrTraceState, e.TraceState},
 	} {
 		size += len(v.s)
 		if v.s == "" {

@@ -173,22 +173,32 @@ func (e *Event) Validate() error {
 			return badAttr(attrNames[v.a], "%s cannot be written as a timestamp of RFC 3339.", attrNames[v.a])
 		}
 	}
-	if len(e.Extensions) > MaxExtensions {
-		return tooManyExtensions()
+	n, err := checkExtensions(e.Extensions)
+	if err != nil {
+		return err
 	}
-	for i, x := range e.Extensions {
-		size += len(x.Name) + len(x.Value)
-		if err := checkExtension(x); err != nil {
-			return err
-		}
-		if i > 0 && e.Extensions[i-1].Name >= x.Name {
-			return badAttr(x.Name, "The extension %s comes twice or out of order; use SetExtension.", quoteName(x.Name))
-		}
-	}
+	size += n
 	if size > MaxEnvelopeLength {
 		return tooLongEnvelope()
 	}
 	return nil
+}
+
+// checkExtensions returns the length of all names and values together.
+func checkExtensions(list []Extension) (size int, err *Error) {
+	if len(list) > MaxExtensions {
+		return 0, tooManyExtensions()
+	}
+	for i, x := range list {
+		size += len(x.Name) + len(x.Value)
+		if err := checkExtension(x); err != nil {
+			return 0, err
+		}
+		if i > 0 && list[i-1].Name >= x.Name {
+			return 0, badAttr(x.Name, "The extension %s comes twice or out of order; use SetExtension.", quoteName(x.Name))
+		}
+	}
+	return size, nil
 }
 
 func checkExtension(x Extension) *Error {

@@ -75,7 +75,6 @@ type gate struct {
 	seen       *recorder
 	contracts  contracts
 	cfg        perimeter.Config
-	close      func() // also at the end of the test
 }
 
 type setup struct {
@@ -116,16 +115,15 @@ func open(t testing.TB, s setup) *gate {
 	if g.causal, err = causal.Open(t.Context(), causal.Config{Store: st, Now: s.now}); err != nil {
 		t.Fatal(err)
 	}
-	if g.quarantine, err = quarantine.Open(t.Context(), quarantine.Config{Store: st, Now: s.now}); err != nil {
+	if g.quarantine, err = quarantine.Open(t.Context(), quarantine.Config{Store: st, Now: s.now, RefusalWait: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	g.close = sync.OnceFunc(func() {
+	t.Cleanup(func() {
 		ctx := context.Background()
 		if err := errors.Join(g.quarantine.Close(ctx), g.broker.Close(ctx), st.Close()); err != nil {
 			t.Error(err)
 		}
 	})
-	t.Cleanup(g.close)
 	for subject, schema := range schemas {
 		g.contracts[subject] = compile(t, subject, schema)
 	}
@@ -235,6 +233,19 @@ func (g *gate) left(root *headgate.Event) int {
 		g.t.Fatal(err)
 	}
 	return acc.Left()
+}
+
+// count returns how many events a stream ever took.
+func (g *gate) count(stream string) (n int) {
+	g.t.Helper()
+	stats, err := g.broker.Stat(g.t.Context(), stream)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	for _, s := range stats {
+		n += int(s.Next)
+	}
+	return n
 }
 
 // stored returns every event of a stream.

@@ -18,7 +18,7 @@
 //     room: at the bound Put fails with quarantine_full and the lane waits.
 //  2. Every refusal is either kept as a record or counted in [Quarantine.Overflow];
 //     none is both, and none is neither (but see Failure).
-//  3. A refusal never waits longer than 250 ms for its record, and never fails
+//  3. A refusal never waits longer than Config.RefusalWait for its record, and never fails
 //     because of it.
 //  4. One principal's refusals never cost another's: quotas are per principal.
 //  5. Memory is bounded whatever is refused: the queue of records by count and
@@ -32,7 +32,7 @@
 // When the store is slow or unavailable, refusals are counted instead of kept.
 // Counters are flushed to the store once a second and at the end of Run and
 // Close; a crash loses what was counted since the last flush. A record whose
-// write outlasts the 250 ms may still be stored; its caller was told no QID.
+// write outlasts that wait may still be stored; its caller was told no QID.
 // After a restart the quota of the running hour is counted anew from the
 // store, so that a restart does not refill it.
 //

@@ -17,6 +17,7 @@ const (
 	DefaultRefusalBytes = 32 << 20
 	DefaultBodyMax      = 1 << 20
 	DefaultMaxRecords   = 1_000_000
+	DefaultRefusalWait  = 250 * time.Millisecond
 )
 
 // Config configures a quarantine. Zero fields mean the defaults.
@@ -38,6 +39,9 @@ type Config struct {
 	// default 1 MiB. Larger ones, and those refused for their size, are
 	// clipped to 64 KiB, with their size and SHA-256.
 	BodyMax int
+	// RefusalWait is how long a refusal waits for its record to be durable;
+	// default 250 ms.
+	RefusalWait time.Duration
 	// MaxRecords bounds the parked and expired records; default 1,000,000. At
 	// the bound Put fails with quarantine_full and the lane waits. It bounds
 	// the refusals likewise: beyond it they are only counted.
@@ -50,8 +54,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Store == nil {
 		return c, headgate.NewError(headgate.CodeInvalidConfig, "quarantine: Store is required")
 	}
-	if c.Retain < 0 || c.RefusalQuota < 0 || c.RefusalBytes < 0 || c.BodyMax < 0 || c.MaxRecords < 0 {
-		return c, headgate.NewError(headgate.CodeInvalidConfig, "quarantine: Retain, RefusalQuota, RefusalBytes, BodyMax and MaxRecords must not be negative")
+	if c.Retain < 0 || c.RefusalQuota < 0 || c.RefusalBytes < 0 || c.BodyMax < 0 || c.MaxRecords < 0 || c.RefusalWait < 0 {
+		return c, headgate.NewError(headgate.CodeInvalidConfig, "quarantine: Retain, RefusalQuota, RefusalBytes, BodyMax, RefusalWait and MaxRecords must not be negative")
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -70,6 +74,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.BodyMax == 0 {
 		c.BodyMax = DefaultBodyMax
+	}
+	if c.RefusalWait == 0 {
+		c.RefusalWait = DefaultRefusalWait
 	}
 	if c.MaxRecords == 0 {
 		c.MaxRecords = DefaultMaxRecords

@@ -10,9 +10,7 @@ import (
 )
 
 const (
-	// refusalWait is how long a refusal waits for its record.
-	refusalWait = 250 * time.Millisecond
-	// stuckWait is how long it waits while the store has not written anything
+	// stuckWait is how long a refusal waits while the store has not written anything
 	// since another refusal waited in vain: a request with many refusals must
 	// not wait for each part of it.
 	stuckWait = 5 * time.Millisecond
@@ -39,19 +37,19 @@ type Refusal struct {
 
 // Refused records a refusal within its quota, durably, and returns its QID; ""
 // when it was only counted, or when its record was not durable in time. It
-// never blocks longer than 250 ms and never fails: what cannot be recorded is
+// never blocks longer than Config.RefusalWait and never fails: what cannot be recorded is
 // counted. The event and its bytes may be used again when it returns.
 func (q *Quarantine) Refused(ctx context.Context, r Refusal) string {
 	return q.RefusedAll(ctx, []Refusal{r})[0]
 }
 
 // RefusedAll records the refusals of one submission together, with one wait of
-// at most 250 ms for all of them, and returns their QIDs in order as Refused
+// at most Config.RefusalWait for all of them, and returns their QIDs in order as Refused
 // does. When ctx ends first it returns at once; what was begun goes on.
 func (q *Quarantine) RefusedAll(ctx context.Context, rs []Refusal) []string {
-	wait := refusalWait
+	wait := q.cfg.RefusalWait
 	if q.stuck.Load() {
-		wait = stuckWait
+		wait = min(wait, stuckWait)
 	}
 	caller := ctx
 	ctx, cancel := context.WithTimeout(caller, wait)

@@ -259,7 +259,7 @@ func TestRefusedNeverWaitsForAStuckStore(t *testing.T) {
 		}
 		begun := time.Now()
 		qids := q.RefusedAll(t.Context(), slices.Repeat([]Refusal{refusal("p")}, refusals))
-		if took := time.Since(begun); took != refusalWait {
+		if took := time.Since(begun); took != DefaultRefusalWait {
 			t.Errorf("waited %s", took)
 		}
 		for _, qid := range qids {

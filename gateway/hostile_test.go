@@ -217,14 +217,13 @@ func TestEndlessChunkedBody(t *testing.T) {
 func TestGzipBomb(t *testing.T) {
 	leakFree(t)
 	n := nodetest.Start(t, nil)
+	// A gzip file may be a row of gzip members: one is made, and repeated.
 	bomb := func(part string) string {
 		var z bytes.Buffer
 		zw := gzip.NewWriter(&z)
-		for range 300 {
-			_, _ = io.WriteString(zw, strings.Repeat(part, mib/len(part)))
-		}
+		_, _ = io.WriteString(zw, strings.Repeat(part, mib))
 		_ = zw.Close()
-		return z.String()
+		return strings.Repeat(z.String(), 300)
 	}
 	for name, tc := range map[string]struct{ media, body string }{
 		"spaces":      {api.TypeEvent, bomb(" ")},

@@ -33,8 +33,9 @@
 //  5. The header comes from here alone. What a client sent in its attributes is
 //     dropped and told to Observer.Ignored, and so are refused causal tokens.
 //  6. A refusal is recorded in quarantine before it is answered, within one wait
-//     (quarantine.Config.RefusalWait) for the whole submission. Failures of the node (throttled,
-//     unavailable, unknown) are no refusals and are not recorded.
+//     (quarantine.Config.RefusalWait) for the whole submission. Failures of
+//     the node (throttled, unavailable, unknown) are no refusals and are not
+//     recorded.
 //
 // # Failure
 //

@@ -18,8 +18,8 @@
 //     room: at the bound Put fails with quarantine_full and the lane waits.
 //  2. Every refusal is either kept as a record or counted in [Quarantine.Overflow];
 //     none is both, and none is neither (but see Failure).
-//  3. A refusal never waits longer than Config.RefusalWait for its record, and never fails
-//     because of it.
+//  3. A refusal never waits longer than Config.RefusalWait for its record, and
+//     never fails because of it.
 //  4. One principal's refusals never cost another's: quotas are per principal.
 //  5. Memory is bounded whatever is refused: the queue of records by count and
 //     bytes, the quotas and counters by number of keys.

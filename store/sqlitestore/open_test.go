@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	sqlite3 "github.com/ncruces/go-sqlite3"
 
@@ -189,6 +190,40 @@ func TestMemoryLeavesNothing(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s is still there: %v", dir, err)
+	}
+}
+
+func TestLeftoversAreRemoved(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	alive := openTest(t, Config{Memory: true})
+	plant := func(name string, files ...string) string {
+		dir := filepath.Join(temp, name)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			write(t, filepath.Join(dir, f), []byte("x"))
+		}
+		return dir
+	}
+	dead := plant("headgate-memory-1", "state.db", "state.db.lock")
+	foreign := []string{plant("headgate-memory-2", "something"), plant("other", "state.db", "state.db.lock")}
+	removeLeftovers(temp, time.Now())
+	if _, err := os.Stat(dead); err != nil {
+		t.Errorf("a young folder is gone: %v", err)
+	}
+	removeLeftovers(temp, time.Now().Add(2*leftoverAge))
+	if _, err := os.Stat(dead); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the leftover is still there: %v", err)
+	}
+	for _, dir := range append(foreign, filepath.Dir(alive.file)) {
+		if _, err := os.Stat(dir); err != nil {
+			t.Errorf("removed: %v", err)
+		}
+	}
+	if err := alive.Update(t.Context(), put("a")); err != nil {
+		t.Error(err)
 	}
 }
 

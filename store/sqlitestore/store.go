@@ -22,13 +22,17 @@ import (
 // into the database (a backup, the sqlite3 shell).
 const busyWait = 5 * time.Second
 
+// lockSuffix names the file whose lock keeps other processes out.
+const lockSuffix = ".lock"
+
 // Config configures a store. The zero value of each field means its default.
 type Config struct {
 	// Path is the database file. Its folder is created when missing. Beside it
 	// lie PATH-wal, PATH-shm and PATH.lock.
 	Path string
 	// Memory keeps nothing: the database lives in a temporary folder that
-	// Close removes, and is never fsynced. Path is ignored.
+	// Close removes, and is never fsynced. Path is ignored. What a killed
+	// process left is removed by the next one.
 	Memory bool
 	// Relaxed gives up durability against power loss for speed: commits are
 	// not fsynced. They still survive a crash of the process.
@@ -132,11 +136,11 @@ func (s *Store) open() error {
 func (s *Store) place() error {
 	s.file = s.cfg.Path
 	if s.cfg.Memory {
-		dir, err := os.MkdirTemp("", "headgate-memory-")
+		file, err := memoryPlace()
 		if err != nil {
 			return err
 		}
-		s.file = filepath.Join(dir, "state.db")
+		s.file = file
 	}
 	if s.file == "" {
 		return headgate.NewError(headgate.CodeInvalidConfig, "the store needs a path")
@@ -158,7 +162,7 @@ func (s *Store) place() error {
 	if s.file, err = filepath.EvalSymlinks(s.file); err != nil {
 		return err
 	}
-	lock, err := os.OpenFile(s.file+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := os.OpenFile(s.file+lockSuffix, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,11 @@ func compile(expr string, offset int, wanted ...*cel.Type) (*program, error) {
 	if out := ast.OutputType(); !accepts(wanted, out) {
 		return nil, invalid(1, offset+1, "the expression yields "+out.String()+" where "+names(wanted)+" is wanted")
 	}
-	compiled, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(costLimit))
+	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize)}
+	if !cheap(env, ast) {
+		options = append(options, cel.CostLimit(costLimit))
+	}
+	compiled, err := env.Program(ast, options...)
 	if err != nil {
 		return nil, invalid(1, offset+1, reason(err.Error()))
 	}

@@ -192,7 +192,7 @@ func TestQuotaSurvivesRestart(t *testing.T) {
 // TestFlood is the promise of bounded memory: many principals refuse as fast
 // as they can, each stays within its quota, and nothing goes uncounted.
 func TestFlood(t *testing.T) {
-	const principals, each, quota = 50, 2000, 60
+	const principals, each, quota = 50, 2000, 10
 	s, now := openStore(t), newClock()
 	q := open(t, Config{Store: s, Now: now.Now, RefusalQuota: quota})
 	body := bytes.Repeat([]byte("y"), 2048)

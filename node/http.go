@@ -4,11 +4,11 @@ import (
 	"context"
 	"net"
 	"path/filepath"
-	"slices"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/broker"
 	"github.com/headgate/headgate/gateway"
 	"github.com/headgate/headgate/internal/buildinfo"
 )
@@ -30,6 +30,7 @@ func (n *Node) openHTTP(_ context.Context, _ Options) error {
 			return err
 		}
 	}
+	n.addGauges()
 	var err error
 	if n.gateway, err = gateway.New(cfg); err != nil {
 		return err
@@ -68,13 +69,11 @@ func (n *Node) observer(opts Options) *headgate.Observer {
 	return headgate.TeeObserver(all...)
 }
 
-// Gauges of what is waiting are read when somebody asks for metrics.
+// addGauges adds what is read when somebody asks for metrics.
 func (n *Node) addGauges() {
-	caps := n.Broker.Caps()
-	n.metrics.Gauge("durable", "1 when an acknowledged event survives power loss of the host.", func() float64 {
-		if slices.Contains([]string{"fsync", "quorum"}, string(caps.Durability)) {
-			return 1
-		}
-		return 0
-	})
+	durable := 0.0
+	if d := n.Broker.Caps().Durability; d == broker.DurabilityFsync || d == broker.DurabilityQuorum {
+		durable = 1
+	}
+	n.metrics.Gauge("durable", "1 when an acknowledged event survives power loss of the host.", func() float64 { return durable })
 }

@@ -208,6 +208,7 @@ func (n *Node) openGuards(ctx context.Context, opts Options) error {
 	var err error
 	n.Quarantine, err = quarantine.Open(ctx, quarantine.Config{
 		Store: n.Store, Retain: time.Duration(n.cfg.Quarantine.Retain), RefusalQuota: n.cfg.Quarantine.RefusalQuota,
+		Log: n.log, Version: buildinfo.String(),
 	})
 	if err != nil {
 		return err
@@ -281,6 +282,9 @@ func Loopback(addr string) bool {
 // closing it again does nothing.
 func (n *Node) Close(ctx context.Context) error {
 	var errs []error
+	if n.Quarantine != nil && n.Store != nil {
+		errs = append(errs, n.Quarantine.Close(ctx))
+	}
 	if n.Broker != nil {
 		errs = append(errs, n.Broker.Close(ctx))
 	}

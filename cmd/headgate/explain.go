@@ -183,8 +183,10 @@ func (a *app) printDoctor(w io.Writer, d *api.Doctor, drift time.Duration) {
 		if !b.Holds {
 			law = "BROKEN: " + b.Detail
 		}
-		rows[i] = []string{b.Subscription, fmt.Sprint(b.Accepted), fmt.Sprint(b.Pending), fmt.Sprint(b.InFlight), fmt.Sprint(b.Settled), fmt.Sprint(b.Unmatched),
-			fmt.Sprint(b.Parked), fmt.Sprint(b.Extinguished), fmt.Sprint(b.Expired), fmt.Sprint(b.Discarded), law}
+		rows[i] = []string{
+			b.Subscription, fmt.Sprint(b.Accepted), fmt.Sprint(b.Pending), fmt.Sprint(b.InFlight), fmt.Sprint(b.Settled), fmt.Sprint(b.Unmatched),
+			fmt.Sprint(b.Parked), fmt.Sprint(b.Extinguished), fmt.Sprint(b.Expired), fmt.Sprint(b.Discarded), law,
+		}
 	}
 	table(w, "SUBSCRIPTION ACCEPTED PENDING IN-FLIGHT SETTLED UNMATCHED PARKED EXTINGUISHED EXPIRED DISCARDED LAW", rows)
 	for _, p := range d.Problems {

@@ -108,10 +108,24 @@ func (a *app) quarantineShow() *cobra.Command {
 
 func (a *app) printQuarantined(w io.Writer, r *api.QuarantinedWhole) {
 	for _, f := range [][2]string{
-		{"qid", r.QID}, {"kind", r.Kind}, {"reason", r.Reason}, {"state", r.State}, {"message", r.Message},
-		{"event", r.ID}, {"type", r.Type}, {"source", r.Source}, {"principal", r.Principal}, {"root", r.RootID}, {"cause", r.Cause},
-		{"subscription", r.Subscription}, {"stream", r.Stream}, {"position", r.Position}, {"group", r.Fingerprint},
-		{"created", when(r.Created)}, {"expires", when(r.Expires)}, {"body sha256", r.BodySHA256},
+		{"qid", r.QID},
+		{"kind", r.Kind},
+		{"reason", r.Reason},
+		{"state", r.State},
+		{"message", r.Message},
+		{"event", r.ID},
+		{"type", r.Type},
+		{"source", r.Source},
+		{"principal", r.Principal},
+		{"root", r.RootID},
+		{"cause", r.Cause},
+		{"subscription", r.Subscription},
+		{"stream", r.Stream},
+		{"position", r.Position},
+		{"group", r.Fingerprint},
+		{"created", when(r.Created)},
+		{"expires", when(r.Expires)},
+		{"body sha256", r.BodySHA256},
 	} {
 		if f[1] != "" {
 			fmt.Fprintf(w, "%-13s %s\n", f[0], plain(f[1]))

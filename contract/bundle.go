@@ -24,6 +24,21 @@ const MaxBundleBytes = 16 << 20
 // its meaning depends on where it stands. Errors have code contract_invalid,
 // or not_found for a pointer that points at nothing.
 func Bundle(document []byte, pointer string) ([]byte, error) {
+	src, err := readSource(document)
+	if err != nil {
+		return nil, err
+	}
+	return src.bundle(pointer)
+}
+
+// source is a document to cut from.
+type source struct {
+	doc     any
+	draft   int
+	dialect string // $schema; empty when there is none
+}
+
+func readSource(document []byte) (*source, error) {
 	if len(document) > MaxBundleBytes {
 		return nil, headgate.NewError(headgate.CodeTooLarge, "the document has %d bytes, more than %d", len(document), MaxBundleBytes)
 	}
@@ -34,30 +49,33 @@ func Bundle(document []byte, pointer string) ([]byte, error) {
 	if err != nil {
 		return nil, headgate.NewError(headgate.CodeContractInvalid, "%v", err)
 	}
-	draft := 2020
-	var dialect any
+	src := &source{doc: doc, draft: 2020}
 	if obj, ok := doc.(map[string]any); ok {
 		if s, ok := obj["$schema"].(string); ok {
-			if draft = draftOf(s); draft == 0 {
+			if src.draft = draftOf(s); src.draft == 0 {
 				return nil, headgate.NewError(headgate.CodeContractInvalid, "at /$schema: the dialect %s is not known", clipQuote(s))
 			}
-			dialect = s
+			src.dialect = s
 		}
 	}
-	root, ok := lookupPointer(doc, pointer)
+	return src, nil
+}
+
+func (s *source) bundle(pointer string) ([]byte, error) {
+	root, ok := lookupPointer(s.doc, pointer)
 	if !ok {
 		return nil, headgate.NewError(headgate.CodeNotFound, "the document has nothing at %s", clipQuote(pointer))
 	}
-	b := &bundler{doc: doc, draft: draft, root: pointer, names: map[string]string{}, defs: map[string]any{}, container: "$defs"}
-	if draft < 2019 {
+	b := &bundler{doc: s.doc, draft: s.draft, root: pointer, names: map[string]string{}, defs: map[string]any{}, container: "$defs"}
+	if s.draft < 2019 {
 		b.container = "definitions"
 	}
 	out, err := b.assemble(root)
 	if err != nil {
 		return nil, err
 	}
-	if dialect != nil {
-		out["$schema"] = dialect
+	if s.dialect != "" {
+		out["$schema"] = s.dialect
 	}
 	return encodeSchema(out)
 }

@@ -69,9 +69,13 @@ func definitionsOf(t testing.TB, document []byte) map[string]json.RawMessage {
 func TestBundleRealDefinitions(t *testing.T) {
 	document, _ := webhooks(t)
 	defs := definitionsOf(t, document)
+	src, err := readSource(document)
+	if err != nil {
+		t.Fatal(err)
+	}
 	largest, dearest := 0, 0
 	for name := range defs {
-		bundle, err := Bundle(document, "/definitions/"+escapeToken(name))
+		bundle, err := src.bundle("/definitions/" + escapeToken(name))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

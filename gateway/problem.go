@@ -23,7 +23,7 @@ func (c *Call) fail(err error) {
 func (c *Call) failStatus(status int, err error) {
 	e := publicError(err)
 	if e.Code == headgate.CodeInternal {
-		c.g.cfg.Log.Error("request failed", "request", c.RequestID, "error", err)
+		c.g.cfg.Log.Error("request failed", "request", c.RequestID, "error", err, "cause", e.Err)
 	}
 	p := api.NewProblem(e, c.RequestID)
 	p.Status = status

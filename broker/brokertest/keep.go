@@ -184,7 +184,14 @@ func ensureDrift(t *testing.T, b *bench) {
 func ensureInvalid(t *testing.T, b *bench) {
 	drv := b.open(1)
 	for _, spec := range []broker.StreamSpec{
-		{}, {Name: "a.b"}, {Name: "A"}, {Name: "a b"}, {Name: "a>"}, {Name: "*"}, {Name: "ü"}, {Name: "../a"},
+		{},
+		{Name: "a.b"},
+		{Name: "A"},
+		{Name: "a b"},
+		{Name: "a>"},
+		{Name: "*"},
+		{Name: "ü"},
+		{Name: "../a"},
 		{Name: string(make([]byte, 1<<16))},
 		{Name: "ok", Partitions: -1},
 		{Name: "ok", Partitions: 1 << 20},

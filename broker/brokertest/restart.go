@@ -43,7 +43,7 @@ func reopen(t *testing.T, b *bench) {
 }
 
 func reopenDedupe(t *testing.T, b *bench) {
-	drv := b.open(3)
+	b.open(3)
 	if b.forgetful() {
 		return
 	}
@@ -51,7 +51,7 @@ func reopenDedupe(t *testing.T, b *bench) {
 	at := b.store(events...)
 	at = append(at, b.store(event("single", "k"))...)
 	events = append(events, event("single", "k"))
-	drv = b.open(3)
+	drv := b.open(3)
 	results, err := drv.Publish(b.ctx(), stream, events)
 	if err != nil {
 		t.Fatal(err)

@@ -155,12 +155,11 @@ func (s *stream) deal(c *call, sub *submission, mine []int) []*item {
 		s.turn()
 	}
 	for k, i := range mine {
-		p := s.sticky.at
+		p := 0
 		if key := c.events[i].Key; key != "" {
 			p = int(broker.PartitionOf(key, len(s.parts)))
 		} else {
-			s.stick(len(c.recs[i]))
-			p = s.sticky.at
+			p = s.stick(len(c.recs[i]))
 		}
 		it := items[p]
 		if it == nil {
@@ -175,14 +174,15 @@ func (s *stream) deal(c *call, sub *submission, mine []int) []*item {
 	return items
 }
 
-// stick counts an event without a key towards the partition that has its turn,
-// and turns when a frame is full: frames fill, and partitions share the load.
-func (s *stream) stick(size int) {
+// stick returns the partition of an event without a key: the one that has its
+// turn, until a frame is full. Frames fill, and partitions share the load.
+func (s *stream) stick(size int) int {
 	if s.sticky.events >= s.b.cfg.FrameEvents || s.sticky.bytes+size > s.b.cfg.FrameBytes {
 		s.turn()
 	}
 	s.sticky.events++
 	s.sticky.bytes += size
+	return s.sticky.at
 }
 
 func (s *stream) turn() {

@@ -21,10 +21,6 @@ type submission struct {
 	done    chan struct{}
 }
 
-func newSubmission(n int) *submission {
-	return &submission{results: make([]broker.Result, n), open: n, done: make(chan struct{})}
-}
-
 // leave marks the caller as gone and returns what is known; an open result has
 // outcome 0.
 func (s *submission) leave() []broker.Result {

@@ -187,7 +187,7 @@ func (r *reader) fetch(ctx context.Context, end uint64) error {
 		return err
 	}
 	start, failed := r.seq, error(nil)
-	err := r.f.batch(ctx, r.p.name, r.seq, r.batch(), func(m message) bool {
+	err := r.f.batch(ctx, r.p.name, r.seq, fetchFrames, func(m message) bool {
 		if m.seq > end {
 			return false
 		}
@@ -202,9 +202,6 @@ func (r *reader) fetch(ctx context.Context, end uint64) error {
 	}
 	return err
 }
-
-// batch is how many frames to ask for: few for a small buffer.
-func (r *reader) batch() int { return fetchFrames }
 
 // missing is called when the server has nothing between the reader and the
 // end that it acknowledged: a replica that lags, or a loss.

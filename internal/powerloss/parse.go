@@ -153,12 +153,6 @@ func fdPath(arg string) (string, bool) {
 	return unescape(p), true
 }
 
-// fdNumber returns the 7 of "7</tmp/x>".
-func fdNumber(arg string) string {
-	n, _, _ := strings.Cut(arg, "<")
-	return n
-}
-
 // pathAt resolves a path argument against the folder descriptor before it.
 func pathAt(folder, arg string) (string, bool) {
 	p, ok := strings.CutPrefix(arg, `"`)

@@ -154,17 +154,63 @@ func TestNoHiddenState(t *testing.T) {
 				t.Errorf("%s: blank import of %s", s.path, imp.Path.Value)
 			}
 		}
-		ast.Inspect(s.file, func(n ast.Node) bool {
-			if a, ok := n.(*ast.AssignStmt); ok && a.Tok != token.DEFINE {
-				for _, lhs := range a.Lhs {
-					if name := base(lhs); name != nil && globals[name.Name] && name.Obj != nil && name.Obj.Kind == ast.Var && declaredAtTop(s.file, name.Obj) {
-						t.Errorf("%s:%d: assignment to package variable %s", s.path, s.line(a.Pos()), name.Name)
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
+				checkAssignments(t, s, f, globals)
+			}
+		}
+	}
+}
+
+// checkAssignments reports assignments to package variables. A name that the
+// function declares anywhere is taken as its own.
+func checkAssignments(t *testing.T, s source, f *ast.FuncDecl, globals map[string]bool) {
+	t.Helper()
+	locals := localNames(f)
+	ast.Inspect(f.Body, func(n ast.Node) bool {
+		a, ok := n.(*ast.AssignStmt)
+		if !ok || a.Tok == token.DEFINE {
+			return true
+		}
+		for _, lhs := range a.Lhs {
+			if name := base(lhs); name != nil && globals[name.Name] && !locals[name.Name] {
+				t.Errorf("%s:%d: assignment to package variable %s", s.path, s.line(a.Pos()), name.Name)
+			}
+		}
+		return true
+	})
+}
+
+func localNames(f *ast.FuncDecl) map[string]bool {
+	names := map[string]bool{}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Field:
+			for _, id := range n.Names {
+				names[id.Name] = true
+			}
+		case *ast.ValueSpec:
+			for _, id := range n.Names {
+				names[id.Name] = true
+			}
+		case *ast.AssignStmt:
+			if n.Tok == token.DEFINE {
+				for _, lhs := range n.Lhs {
+					if id := base(lhs); id != nil {
+						names[id.Name] = true
 					}
 				}
 			}
-			return true
-		})
-	}
+		case *ast.RangeStmt:
+			for _, e := range []ast.Expr{n.Key, n.Value} {
+				if id, ok := e.(*ast.Ident); ok {
+					names[id.Name] = true
+				}
+			}
+		}
+		return true
+	})
+	return names
 }
 
 func base(e ast.Expr) *ast.Ident {
@@ -178,8 +224,6 @@ func base(e ast.Expr) *ast.Ident {
 	}
 	return nil
 }
-
-func declaredAtTop(f *ast.File, o *ast.Object) bool { return f.Scope.Lookup(o.Name) == o }
 
 func TestInterfacesStandAtPorts(t *testing.T) {
 	for _, s := range sources(t) {

@@ -104,7 +104,7 @@ func quarantinePages(t *testing.T, s store.Store) {
 			for _, r := range page {
 				got = append(got, r.QID)
 			}
-			if len(page) < limit {
+			if len(page) < limit || len(got) > n {
 				break
 			}
 			after = got[len(got)-1]

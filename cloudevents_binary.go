@@ -227,42 +227,22 @@ func SetBinary(header map[string][]string, e *Event) {
 			delete(header, key)
 		}
 	}
-	set := func(name, value string) {
-		if value != "" {
-			header["Ce-"+strings.ToUpper(name[:1])+name[1:]] = []string{percentEncode(value)}
-		}
-	}
-	setTime := func(name string, t time.Time) {
-		if !t.IsZero() {
-			set(name, string(appendTime(nil, t)))
-		}
-	}
-	set("specversion", SpecVersion)
-	set("id", e.ID)
-	set("source", e.Source)
-	set("type", e.Type)
-	set("subject", e.Subject)
-	setTime("time", e.Time)
-	set("dataschema", e.DataSchema)
-	set("partitionkey", e.Key)
-	set("traceparent", e.TraceParent)
-	set("tracestate", e.TraceState)
-	setTime("expirytime", e.ExpiryTime)
-	h := &e.Header
-	set("rootid", h.RootID)
-	set("causationid", JoinCauses(h.Causes))
-	if h.RootID != "" || h.TTL != 0 || h.Hop != 0 {
-		set("ttl", strconv.Itoa(h.TTL))
-		set("hop", strconv.Itoa(h.Hop))
-	}
-	set("origin", string(h.Origin))
-	set("principal", h.Principal)
-	set("actor", string(h.Actor))
-	setTime("recordedtime", h.RecordedTime)
-	set("fence", h.Fence)
+	f := headerFields(header)
+	f.set(attrSpecVersion, SpecVersion)
+	f.set(attrID, e.ID)
+	f.set(attrSource, e.Source)
+	f.set(attrType, e.Type)
+	f.set(attrSubject, e.Subject)
+	f.setTime(attrTime, e.Time)
+	f.set(attrDataSchema, e.DataSchema)
+	f.set(attrKey, e.Key)
+	f.set(attrTraceParent, e.TraceParent)
+	f.set(attrTraceState, e.TraceState)
+	f.setTime(attrExpiryTime, e.ExpiryTime)
+	f.setHeader(&e.Header)
 	for _, x := range e.Extensions {
 		if ValidExtensionName(x.Name) {
-			set(x.Name, x.Value)
+			f.write(x.Name, x.Value) // an empty value is a value
 		}
 	}
 	switch {
@@ -271,6 +251,40 @@ func SetBinary(header map[string][]string, e *Event) {
 	case e.Data != nil:
 		header["Content-Type"] = []string{MediaTypeJSON}
 	}
+}
+
+// headerFields are header fields that are being written.
+type headerFields map[string][]string
+
+// write writes a ce- field in the canonical spelling of package net/http.
+func (f headerFields) write(name, value string) {
+	f["Ce-"+strings.ToUpper(name[:1])+name[1:]] = []string{percentEncode(value)}
+}
+
+func (f headerFields) set(a attr, value string) {
+	if value != "" {
+		f.write(attrNames[a], value)
+	}
+}
+
+func (f headerFields) setTime(a attr, t time.Time) {
+	if !t.IsZero() {
+		f.set(a, string(appendTime(nil, t)))
+	}
+}
+
+func (f headerFields) setHeader(h *Header) {
+	f.set(attrRootID, h.RootID)
+	f.set(attrCausationID, JoinCauses(h.Causes))
+	if h.RootID != "" || h.TTL != 0 || h.Hop != 0 {
+		f.set(attrTTL, strconv.Itoa(h.TTL))
+		f.set(attrHop, strconv.Itoa(h.Hop))
+	}
+	f.set(attrOrigin, string(h.Origin))
+	f.set(attrPrincipal, h.Principal)
+	f.set(attrActor, string(h.Actor))
+	f.setTime(attrRecordedTime, h.RecordedTime)
+	f.set(attrFence, h.Fence)
 }
 
 // percentEncode encodes space, quote, percent sign and everything beyond

@@ -157,6 +157,7 @@ func TestUnknownReferenceIsNamed(t *testing.T) {
 	refused(t, `{"$id":"https://x.example/a.json","items":{"$ref":"b.json"}}`, "/items/$ref", "https://x.example/b.json")
 	compileOK(t, `{"$id":"https://x.example/a.json","items":{"$ref":"a.json#/$defs/s"},"$defs":{"s":{"type":"string"}}}`)
 	compileOK(t, `{"$defs":{"any":true},"properties":{"a":{"$ref":"#/$defs/any"}}}`)
+	refused(t, `{"$schema":"http://json-schema.org/draft-07/schema#","definitions":{"a":{}},"items":{"$ref":"#/definitions/a","const":1}}`, "/items/const", "allOf")
 }
 
 // A schema that stands where no keyword puts one is held to the same rules

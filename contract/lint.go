@@ -123,6 +123,10 @@ func (l *lint) place(p place) {
 	if hasRef {
 		l.reference(p, "$ref", ref)
 		if p.draft < 2019 {
+			if _, ok := p.obj["const"]; ok && p.draft > 4 {
+				// Validators disagree on this one, the library among them.
+				l.rsn.add(p.ptr+"/const", "this draft ignores what stands beside $ref: put both under allOf")
+			}
 			l.refSiblings(p)
 			return // the drafts before 2019-09 ignore what stands beside it
 		}

@@ -99,12 +99,16 @@ func TestRealDeliveries(t *testing.T) {
 	defs := definitionsOf(t, document)
 	contracts, oracles := map[string]*Contract{}, map[string]*jsonschema.Schema{}
 	compileOracle := documentOracle(t, document, true)
+	src, err := readSource(document)
+	if err != nil {
+		t.Fatal(err)
+	}
 	valid, invalid := 0, 0
 	for i, w := range deliveries {
 		ptr := w.pointer(defs)
 		c := contracts[ptr]
 		if c == nil {
-			bundle, err := Bundle(document, ptr)
+			bundle, err := src.bundle(ptr)
 			if err != nil {
 				t.Fatal(err)
 			}

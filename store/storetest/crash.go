@@ -48,6 +48,9 @@ func Crash(t *testing.T, d Driver) {
 	answered := make([]uint64, crashWorkers)
 	total := 0
 	for round := range rounds {
+		if round%10 == 9 { // each round looks at all that was written so far
+			dir, answered = t.TempDir(), make([]uint64, crashWorkers)
+		}
 		total += killed(t, dir, 1+rnd.IntN(2000), answered)
 		s := d.Open(t, dir)
 		VerifyFlood(t, s, answered)

@@ -138,15 +138,6 @@ func (s typeSet) names() []string {
 	return out
 }
 
-// admits reports whether a value of the kind can be of one of the types. An
-// integer among them admits numbers.
-func (s typeSet) admits(k kind) bool {
-	if s == 0 || s&(1<<k) != 0 {
-		return true
-	}
-	return k == kindNumber && s&typeInteger != 0
-}
-
 func newTypeSet(names []string) typeSet {
 	var s typeSet
 	for _, n := range names {

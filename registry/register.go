@@ -215,9 +215,13 @@ func readFile(dir fs.FS, name string) ([]byte, error) {
 	if err != nil {
 		return nil, headgate.NewError(headgate.CodeInvalidConfig, "%v", err)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, contract.MaxSchemaBytes+1))
+	buf := make([]byte, contract.MaxSchemaBytes+1)
+	n, err := io.ReadFull(f, buf)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // the file ended, as it should
+		err = nil
+	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, headgate.NewError(headgate.CodeInvalidConfig, "%v", err)
 	}
-	return data, nil
+	return buf[:n], nil
 }

@@ -169,7 +169,9 @@ func TestTokenIsNotForwarded(t *testing.T) {
 	stolen := make(chan string, 1)
 	thief := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { stolen <- r.Header.Get("Authorization") }))
 	defer thief.Close()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, thief.URL, http.StatusTemporaryRedirect) }))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, thief.URL, http.StatusTemporaryRedirect)
+	}))
 	defer srv.Close()
 	c, err := client.New(client.Config{URL: srv.URL, Token: "secret"})
 	if err != nil {

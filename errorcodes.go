@@ -22,6 +22,13 @@ const (
 	CodeExpired              Code = "expired"
 	CodeStaleFence           Code = "stale_fence"
 	CodeFenceMissing         Code = "fence_missing"
+	CodeFenceInvalid         Code = "fence_invalid"
+	CodeFenceForeign         Code = "fence_foreign"
+	CodeFenceConflict        Code = "fence_conflict"
+	CodeLeaseHeld            Code = "lease_held"
+	CodeLeaseClosing         Code = "lease_closing"
+	CodeLeaseExpired         Code = "lease_expired"
+	CodeLeaseLost            Code = "lease_lost"
 	CodeTooLarge             Code = "too_large"
 	CodeUnsupportedMediaType Code = "unsupported_media_type"
 	CodeContractUnknown      Code = "contract_unknown"
@@ -75,6 +82,13 @@ var codes = [...]CodeInfo{
 	{CodeExpired, 410, NotApplied, RetryNever, "The event's expiry time has passed", "Do not send it again."},
 	{CodeStaleFence, 412, NotApplied, RetryNever, "The lease's epoch was superseded", "Stop: another worker holds the lease."},
 	{CodeFenceMissing, 428, NotApplied, RetryAfterFix, "The type demands a lease and none was named", "Acquire the lease and send its fence."},
+	{CodeFenceInvalid, 403, NotApplied, RetryNever, "A fence is not a genuine lease token", "Send the lease's token exactly as it came with the lease."},
+	{CodeFenceForeign, 403, NotApplied, RetryNever, "A fence belongs to another resource, principal or target", "Send the token of a lease that you hold on this resource for this target."},
+	{CodeFenceConflict, 409, NotApplied, RetryNever, "Another grant carries the same epoch", "Stop: the lease was granted anew from a restored store; acquire it again."},
+	{CodeLeaseHeld, 409, NotApplied, RetryLater, "Another worker holds the lease", "Wait as long as Retry-After says, or acquire with a wait."},
+	{CodeLeaseClosing, 409, NotApplied, RetryNever, "The lease is being revoked", "Stop and release the lease."},
+	{CodeLeaseExpired, 412, NotApplied, RetryAfterFix, "The lease ran out before the write", "Renew the lease; if that is refused, stop."},
+	{CodeLeaseLost, 410, NotApplied, RetryNever, "The lease was superseded or has ended", "Stop: what you still do for it will be refused."},
 	{CodeTooLarge, 413, NotApplied, RetryAfterFix, "The request or an event in it is larger than allowed", "Send less at once; keep large content elsewhere and send a reference."},
 	{CodeUnsupportedMediaType, 415, NotApplied, RetryAfterFix, "The content type or encoding is not supported", "Use one of the content types in the documentation."},
 	{CodeContractUnknown, 422, NotApplied, RetryAfterFix, "No contract is registered for the type", "Register a contract for the type, or correct the type."},

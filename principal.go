@@ -65,6 +65,9 @@ type Principal struct {
 	// Emit and Listen are type patterns (see [MatchType]) that the principal
 	// may publish and consume.
 	Emit, Listen []string
+	// Lease are the resource patterns (see [MatchResource]) that the principal
+	// may take leases on.
+	Lease []string
 	// Roots is the right to publish without a cause.
 	Roots RootRight
 	// Disabled refuses every request.

@@ -41,4 +41,5 @@ type Tx struct {
 	Quarantine    Quarantine
 	Gas           Gas
 	Index         Index
+	Leases        Leases
 }

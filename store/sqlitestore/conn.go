@@ -21,6 +21,7 @@ const maxVariants = 256
 type conn struct {
 	db    *sqlite3.Conn
 	stmts map[string]*sqlite3.Stmt
+	clock *clock // of the store
 }
 
 // openConn opens a connection and sets it up. The pragmas run in order. An

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-const principalColumns = "name, kind, roles, emit, listen, roots, root_rate, root_burst, disabled, managed, created"
+const principalColumns = "name, kind, roles, emit, listen, roots, root_rate, root_burst, disabled, managed, created, lease"
 
 // list binds strings as a JSON array; nil stays nil.
 func list[S ~string](q *query, values []S) {
@@ -41,15 +41,17 @@ func scanPrincipal(q *query) store.Principal {
 	p.Roles, p.Emit, p.Listen = colList[headgate.Role](q), colList[string](q), colList[string](q)
 	p.Roots = headgate.RootRight{Allowed: q.colBool(), Rate: q.colFloat(), Burst: int(q.colInt())}
 	p.Disabled, p.Managed, p.Created = q.colBool(), q.colText(), q.colTime()
+	p.Lease = colList[string](q)
 	return p
 }
 
 // Put implements store.Principals.
 func (r principals) Put(_ context.Context, p store.Principal) error {
-	q := r.query("INSERT INTO principals (" + principalColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	q := r.query("INSERT INTO principals (" + principalColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (name) DO UPDATE SET kind = excluded.kind, roles = excluded.roles, emit = excluded.emit,
 		listen = excluded.listen, roots = excluded.roots, root_rate = excluded.root_rate, root_burst = excluded.root_burst,
-		disabled = excluded.disabled, managed = excluded.managed, created = excluded.created`)
+		disabled = excluded.disabled, managed = excluded.managed, created = excluded.created,
+		lease = excluded.lease`)
 	q.text(p.Name)
 	q.text(string(p.Kind))
 	list(&q, p.Roles)
@@ -61,6 +63,7 @@ func (r principals) Put(_ context.Context, p store.Principal) error {
 	q.bool(p.Disabled)
 	q.text(p.Managed)
 	q.time(p.Created)
+	list(&q, p.Lease)
 	return q.run()
 }
 

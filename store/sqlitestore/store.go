@@ -42,7 +42,8 @@ type Config struct {
 	// Logger is for faults that nobody is answered with; default slog.Default.
 	Logger *slog.Logger
 
-	vfs string // a file system of SQLite's other than the host's, for tests
+	vfs string           // a file system of SQLite's other than the host's, for tests
+	now func() time.Time // default time.Now
 }
 
 // Store is the store. It implements store.Store.
@@ -56,6 +57,7 @@ type Store struct {
 	watch    *logWatch
 	readers  *readers
 	checks   *checkpointer
+	clock    *clock
 	close    sync.Once
 	closeErr error
 
@@ -76,7 +78,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	cfg.Readers = cmp.Or(max(cfg.Readers, 0), max(4, 2*runtime.GOMAXPROCS(0)))
-	s := &Store{cfg: cfg}
+	s := &Store{cfg: cfg, clock: newClock(cfg.now)}
 	if err := s.open(); err != nil {
 		s.release()
 		return nil, openError(s.file, err)
@@ -110,6 +112,9 @@ func (s *Store) open() error {
 		return err
 	}
 	s.schema = len(migrations)
+	if err := s.clock.restore(c); err != nil {
+		return err
+	}
 	if err := s.restrict(); err != nil {
 		return err
 	}
@@ -207,7 +212,12 @@ func (s *Store) connect(pragmas ...string) (*conn, error) {
 		"busy_timeout=" + strconv.FormatInt(busyWait.Milliseconds(), 10),
 		sync, "temp_store=MEMORY", "trusted_schema=OFF", "cell_size_check=ON",
 	}
-	return openConn(s.file, s.cfg.vfs, append(common, pragmas...)...)
+	c, err := openConn(s.file, s.cfg.vfs, append(common, pragmas...)...)
+	if err != nil {
+		return nil, err
+	}
+	c.clock = s.clock
+	return c, nil
 }
 
 // syncFolder makes the names of the database and its log durable, and the end

@@ -25,6 +25,7 @@ type (
 	quarantine    struct{ *tx }
 	gas           struct{ *tx }
 	index         struct{ *tx }
+	leases        struct{ *tx }
 )
 
 func newTx(c *conn) *tx {
@@ -32,6 +33,7 @@ func newTx(c *conn) *tx {
 	t.roles = store.Tx{
 		Settings: settings{t}, Contracts: contracts{t}, Principals: principals{t}, Subscriptions: subscriptions{t},
 		Deliveries: deliveries{t}, Outbox: outbox{t}, Quarantine: quarantine{t}, Gas: gas{t}, Index: index{t},
+		Leases: leases{t},
 	}
 	return t
 }

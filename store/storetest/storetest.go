@@ -50,6 +50,7 @@ func Run(t *testing.T, d Driver) {
 		"Quarantine":    quarantineCases,
 		"Gas":           gasCases,
 		"Index":         indexCases,
+		"Leases":        leaseCases,
 	}
 	for group, cases := range groups {
 		t.Run(group, func(t *testing.T) {

@@ -216,6 +216,7 @@ func FuzzCompile(f *testing.F) {
 		chain(5, `{"allOf":[NEXT,NEXT]}`), pets, petsUntagged, `{"$defs":{"a":{"$id":"b","$anchor":"c"}},"$ref":"b#c"}`,
 	} {
 		f.Add([]byte(s), []byte(`{"a":[1,"x",null]}`), false)
+		f.Add([]byte(s), []byte(`{"a":[1,"x",null]}`), true)
 	}
 	f.Fuzz(func(t *testing.T, schema, payload []byte, closing bool) {
 		if len(schema) > 8192 || len(payload) > 4096 {
@@ -231,6 +232,15 @@ func FuzzCompile(f *testing.F) {
 		v := c.Check(payload)
 		if v != nil {
 			checkReport(t, payload, v)
+		}
+		if closing && v == nil { // closing only ever refuses more
+			open, _, err := Compile("fuzz", 1, schema, nil)
+			if err != nil {
+				t.Fatalf("the policy decides whether a schema compiles: %v", err)
+			}
+			if w := open.Check(payload); w != nil {
+				t.Errorf("valid with closed objects alone: %q", brief(w))
+			}
 		}
 		again, _, err := Compile("fuzz", 1, schema, &CompileOpts{Policy: Policy{CloseObjects: closing}})
 		if err != nil {

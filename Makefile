@@ -3,7 +3,7 @@
 GO      ?= go
 TOOLS   := $(GO) tool -modfile=tools/go.mod
 PKGS    := ./...
-FUZZTIME ?= 5s
+FUZZTIME ?= 2000x
 
 .DEFAULT_GOAL := help
 

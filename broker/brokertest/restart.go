@@ -83,8 +83,8 @@ func slowReader(t *testing.T, b *bench) {
 	}
 	half := b.subscribe(broker.SubscribeSpec{Buffer: 32})
 	const (
-		calls, each, size = 96, 64, 16 << 10 // 96 MiB in all
-		bound             = 48 << 20
+		calls, each, size = 48, 64, 16 << 10 // 48 MiB in all
+		bound             = 24 << 20
 	)
 	data := make([]byte, size)
 	var before, after runtime.MemStats

@@ -57,10 +57,10 @@ func TestMemoryAgainstList(t *testing.T) {
 }
 
 func TestMemoryKeepsItsBound(t *testing.T) {
-	const bound = 30_000
+	const bound = 9_000
 	now := time.Unix(1_000_000, 0)
 	m := newMemory(time.Minute, bound, now)
-	for i := range 10 * bound {
+	for i := range 6 * bound {
 		m.put(digestOf("s", fmt.Sprint(i)), headgate.Position{Offset: uint64(i)}, now)
 		if old := i - bound + 1; old >= 0 && i%997 == 0 {
 			if at, ok := m.get(digestOf("s", fmt.Sprint(old)), now); !ok || at.Offset != uint64(old) {

@@ -57,7 +57,13 @@ func TestRoundTripOfWholeEvents(t *testing.T) {
 		if len(rest)-len(next) != size {
 			t.Errorf("event %d: Size says %d, Decode took %d", i, size, len(rest)-len(next))
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
+		if !bytes.Equal(want.Data, got.Data) {
+			t.Errorf("event %d: data changed", i)
+		}
+		// Compared above: cmp takes a minute for megabytes.
+		plain, read := *want, *got
+		plain.Data, read.Data = nil, nil
+		if diff := cmp.Diff(plain, read); diff != "" {
 			t.Errorf("event %d changed (-want +got):\n%s", i, diff)
 		}
 		if (want.Data == nil) != (got.Data == nil) {

@@ -22,7 +22,7 @@ func TestHealthAndUnknownPaths(t *testing.T) {
 	n := nodetest.Start(t, &nodetest.Opts{Gateway: func(c *gateway.Config) {
 		c.Ready = func(context.Context) error { return notReady }
 	}})
-	for path, want := range map[string]string{"/healthz": `"ok"`, "/readyz": `"ready"`, "/metrics": "headgate_http_requests_total", "/openapi.json": `"3.1.0"`} {
+	for path, want := range map[string]string{"/healthz": `"ok"`, "/readyz": `"ready"`, "/metrics": "headgate_build_info", "/openapi.json": `"3.1.0"`} {
 		if a := ask(t, n, "", "GET", path, ""); a.status != 200 || !strings.Contains(string(a.body), want) {
 			t.Errorf("%s: %d %.200s", path, a.status, a.body)
 		}

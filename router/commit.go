@@ -246,7 +246,7 @@ func (s *sub) save(ctx context.Context, batch []*op, rows []store.Progress) erro
 	if len(rows) == 0 && len(batch) == 1 && batch[0].empty() {
 		return nil
 	}
-	err := s.r.store.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+	return s.r.store.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
 		for _, o := range batch {
 			if o.record != nil {
 				if err := s.r.quarantinePut(ctx, tx, *o.record); err != nil {
@@ -276,10 +276,6 @@ func (s *sub) save(ctx context.Context, batch []*op, rows []store.Progress) erro
 		}
 		return nil
 	})
-	if err == nil && outbox > 0 {
-		s.r.pump.wake()
-	}
-	return err
 }
 
 func (s *sub) saveRest(ctx context.Context, tx *store.Tx, o *op) error {
@@ -387,6 +383,9 @@ func (s *sub) apply(batch []*op, rows []store.Progress) {
 	s.mu.Unlock()
 	for stream, list := range acts {
 		s.tellBroker(feeds[stream], list)
+	}
+	if slices.ContainsFunc(batch, func(o *op) bool { return len(o.outbox) > 0 }) {
+		s.r.pump.wake() // after the settlement was answered, so that its observers see it first
 	}
 }
 

@@ -172,6 +172,21 @@ func TestSettleThroughPerimeter(t *testing.T) {
 		if res[0].Err == nil || res[0].Err.Code != headgate.CodeContractViolation || res[0].Emitted[0].Err.Verdict == nil {
 			t.Fatalf("%+v", res[0])
 		}
+		before, err := w.causal.Gas(t.Context(), first[0].Event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 200 { // more often than the root has gas: each refusal returns what it took
+			res = w.settle("s", Settlement{Claim: second[0].Claim, Outcome: OutcomeAck, Emit: append(child(`{"n":3}`), perimeter.Item{
+				Event: &headgate.Event{ID: "bad", Source: "/worker", Type: "pong", Data: []byte(`{}`)},
+			})})
+			if res[0].Err == nil || res[0].Err.Code != headgate.CodeContractViolation {
+				t.Fatalf("%+v", res[0])
+			}
+		}
+		if after, err := w.causal.Gas(t.Context(), first[0].Event); err != nil || after != before {
+			t.Errorf("gas was %+v, is %+v after refusals only: %v", before, after, err)
+		}
 		res = w.settle("s", Settlement{Claim: second[0].Claim, Outcome: OutcomeAck, Emit: child(`{"n":3}`)})
 		if res[0].Err != nil {
 			t.Fatal(res[0].Err)

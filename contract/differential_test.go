@@ -115,7 +115,7 @@ func TestDifferentialRealDeliveries(t *testing.T) {
 	}
 	rounds, step := 8, 8 // every eighth delivery
 	if os.Getenv("HEADGATE_CAMPAIGN") == "1" {
-		rounds, step = 2000, 1
+		rounds, step = 100, 1
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	type pair struct {

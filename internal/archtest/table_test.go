@@ -26,6 +26,7 @@ var table = []rule{
 	{pkg: "internal/bench", role: "figures as ratios", imports: []string{"*"}},
 	{pkg: "internal/nodetest", role: "the parts of a node behind HTTP, for tests", imports: []string{"*"}},
 	{pkg: "internal/servertest", role: "runs the real command for tests", imports: []string{"client"}},
+	{pkg: "internal/pgtest", role: "PostgreSQL servers for tests", vendors: []string{"github.com/jackc/pgx/v5"}},
 	{pkg: "internal/e2e", role: "tests of the real command"},
 
 	{pkg: "broker", role: "port: streams of events"},
@@ -37,6 +38,7 @@ var table = []rule{
 	{pkg: "store", role: "port: control state"},
 	{pkg: "store/storetest", role: "conformance suite of store drivers", imports: []string{"store"}, vendors: []string{"pgregory.net/rapid"}},
 	{pkg: "store/sqlitestore", role: "driver: SQLite", imports: []string{"store"}, vendors: []string{"github.com/ncruces/go-sqlite3", "golang.org/x/sys"}},
+	{pkg: "store/pgstore", role: "driver: PostgreSQL", imports: []string{"store"}, vendors: []string{"github.com/jackc/pgx/v5"}},
 
 	{pkg: "topology", role: "declared streams and types", imports: []string{"broker", "internal/condition"}},
 	{pkg: "contract", role: "compiled contracts", imports: []string{"internal/jsontext"}, vendors: []string{"github.com/santhosh-tekuri/jsonschema/v6"}},
@@ -69,4 +71,4 @@ var interfaces = map[string]string{
 }
 
 // mayImportTesting lists the packages for tests only.
-var mayImportTesting = []string{"internal/nodetest", "internal/servertest", "broker/brokertest", "store/storetest", "internal/outside", "internal/powerloss"}
+var mayImportTesting = []string{"internal/nodetest", "internal/pgtest", "internal/servertest", "broker/brokertest", "store/storetest", "internal/outside", "internal/powerloss"}

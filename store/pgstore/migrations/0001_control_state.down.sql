@@ -1,0 +1,14 @@
+DROP TABLE @event_index_cursors;
+DROP TABLE @event_index;
+DROP TABLE @gas;
+DROP TABLE @quarantine_overflow;
+DROP TABLE @quarantine;
+DROP TABLE @outbox;
+DROP SEQUENCE @outbox_seq;
+DROP TABLE @exceptions;
+DROP TABLE @progress;
+DROP TABLE @subscriptions;
+DROP TABLE @tokens;
+DROP TABLE @principals;
+DROP TABLE @contracts;
+DROP TABLE @settings;

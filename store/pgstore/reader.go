@@ -1,0 +1,101 @@
+package pgstore
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+)
+
+// sqlSnapshot begins a View. Its snapshot is taken with its first query, which
+// the same exchange carries.
+const sqlSnapshot = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+// readers is a pool of connections that only read, opened on first need.
+type readers struct {
+	open  func(context.Context) (*conn, error)
+	log   *slog.Logger
+	slots chan struct{} // one token per View that runs
+
+	mu   sync.Mutex
+	idle []*conn
+}
+
+func newReaders(n int, log *slog.Logger, open func(context.Context) (*conn, error)) *readers {
+	return &readers{open: open, log: log, slots: make(chan struct{}, n)}
+}
+
+// view runs fn in one snapshot. When an idle connection turns out to be dead,
+// as all are after a restart of the server, fn runs again on a new one.
+func (r *readers) view(ctx context.Context, fn function) error {
+	if ctx.Err() != nil {
+		return abandoned(ctx)
+	}
+	select {
+	case r.slots <- struct{}{}:
+	case <-ctx.Done():
+		return abandoned(ctx)
+	}
+	defer func() { <-r.slots }()
+	c := r.take()
+	if c != nil {
+		err := r.once(ctx, c, fn)
+		if c.fate != fateLost || c.heard || ctx.Err() != nil {
+			return err
+		}
+		r.close() // the others are no better
+	}
+	c, err := r.open(ctx)
+	if err != nil {
+		return err
+	}
+	return r.once(ctx, c, fn)
+}
+
+// once runs fn on a connection, which goes to the pool or is closed.
+func (r *readers) once(ctx context.Context, c *conn, fn function) error {
+	sound := false
+	defer func() { r.give(c, sound) }()
+	c.begin(ctx, sqlSnapshot)
+	err := call(ctx, r.log, c, nil, fn)
+	if err == nil && c.fault != nil { // it swallowed the failure
+		err = storeError(c.fault)
+	}
+	c.rollback()
+	sound = !c.dead()
+	return err
+}
+
+// take returns an idle connection, or nil.
+func (r *readers) take() *conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.idle)
+	if n == 0 {
+		return nil
+	}
+	c := r.idle[n-1]
+	r.idle = r.idle[:n-1]
+	return c
+}
+
+// give returns a connection to the pool; one that is not sound is closed.
+func (r *readers) give(c *conn, sound bool) {
+	if !sound {
+		c.close()
+		return
+	}
+	r.mu.Lock()
+	r.idle = append(r.idle, c)
+	r.mu.Unlock()
+}
+
+// close closes the idle connections; all are idle once no View runs.
+func (r *readers) close() {
+	r.mu.Lock()
+	idle := r.idle
+	r.idle = nil
+	r.mu.Unlock()
+	for _, c := range idle {
+		c.close()
+	}
+}

@@ -1,0 +1,318 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
+)
+
+const (
+	// closeWait bounds the farewell of a connection.
+	closeWait = 2 * time.Second
+	// grace is how much longer than the server the client waits for a
+	// statement: the server's own answer says more.
+	grace = 5 * time.Second
+	// viewIdle is how long a View may do something else than read.
+	viewIdle = time.Minute
+)
+
+// schemaName is what a schema may be called: it needs no quoting.
+var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
+
+// Config configures a store. The zero value of each field means its default.
+type Config struct {
+	// URL locates the database: postgres://USER:PASSWORD@HOST:PORT/DATABASE
+	// with the parameters of libpq, TLS (sslmode, sslrootcert, …) and several
+	// hosts included. Connect to the server itself or to a pooler that keeps
+	// sessions: a pooler of transactions would mix up prepared statements.
+	URL string
+	// Schema is the schema of the tables, created when missing; default
+	// headgate. Nodes share their state when they share a schema. Lower-case
+	// letters, digits and underscores.
+	Schema string
+	// Relaxed gives up durability for speed: the server answers a commit before
+	// its log is flushed, and a server without fsync is accepted. Commits still
+	// survive a crash of the node.
+	Relaxed bool
+	// Readers bounds the Views that run at once, each on a connection; default
+	// 2 per CPU, at least 4. The writer has one connection more.
+	Readers int
+	// ConnectTimeout bounds one attempt to connect; default 5 s.
+	ConnectTimeout time.Duration
+	// StatementTimeout bounds one statement; default 30 s.
+	StatementTimeout time.Duration
+	// LockTimeout bounds the wait for the writers of other nodes and for
+	// foreign locks; default 10 s.
+	LockTimeout time.Duration
+	// IdleTimeout is how long a node may keep the other nodes' writers waiting
+	// without doing anything, before the server ends its session; default 10 s.
+	IdleTimeout time.Duration
+	// Logger is for faults that nobody is answered with; default slog.Default.
+	Logger *slog.Logger
+
+	optimistic bool // SERIALIZABLE instead of the lock, for the benchmark of both
+}
+
+// Store is the store. It implements store.Store.
+type Store struct {
+	cfg     Config
+	server  *pgconn.Config
+	schema  int
+	facts   facts
+	lock    string
+	jobs    chan *job
+	writer  *writer
+	readers *readers
+	close   sync.Once
+
+	mu     sync.RWMutex // held for reading by calls that begin
+	closed bool
+	views  sync.WaitGroup
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open connects to the database and brings the schema up to date. It fails
+// with unavailable when the server cannot be reached, and with invalid_config
+// when it is too old, a standby or without fsync, when the user may not do
+// what is needed, or when the schema is foreign or of a newer version.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, abandoned(ctx)
+	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.Schema = cmp.Or(cfg.Schema, "headgate")
+	cfg.Readers = cmp.Or(max(cfg.Readers, 0), max(4, 2*runtime.GOMAXPROCS(0)))
+	cfg.ConnectTimeout = cmp.Or(max(cfg.ConnectTimeout, 0), 5*time.Second)
+	cfg.StatementTimeout = cmp.Or(max(cfg.StatementTimeout, 0), 30*time.Second)
+	cfg.LockTimeout = cmp.Or(max(cfg.LockTimeout, 0), 10*time.Second)
+	cfg.IdleTimeout = cmp.Or(max(cfg.IdleTimeout, 0), 10*time.Second)
+	if !schemaName.MatchString(cfg.Schema) {
+		return nil, headgate.NewError(headgate.CodeInvalidConfig, "a schema cannot be called %q: want lower-case letters, digits and underscores", clip(cfg.Schema))
+	}
+	server, err := parseURL(cfg.URL)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{cfg: cfg, server: server, lock: lockStatement(cfg.Schema)}
+	s.jobs = make(chan *job, queueLength)
+	c, err := s.first(ctx)
+	if err != nil {
+		return nil, err
+	}
+	begin := []string{sqlBegin, s.lock}
+	if cfg.optimistic {
+		begin = []string{"BEGIN ISOLATION LEVEL SERIALIZABLE"}
+	}
+	s.writer = &writer{dial: s.connectWriter, conn: c, begin: begin, jobs: s.jobs, log: cfg.Logger, ended: make(chan struct{})}
+	s.readers = newReaders(cfg.Readers, cfg.Logger, s.connectReader)
+	go s.writer.run()
+	return s, nil
+}
+
+// parseURL reads the URL; its errors do not show a password.
+func parseURL(raw string) (*pgconn.Config, error) {
+	if !strings.HasPrefix(raw, "postgres://") && !strings.HasPrefix(raw, "postgresql://") {
+		return nil, headgate.NewError(headgate.CodeInvalidConfig, "the store needs a URL such as postgres://USER@HOST:5432/DATABASE")
+	}
+	server, err := pgconn.ParseConfig(raw)
+	if err != nil {
+		return nil, &headgate.Error{Code: headgate.CodeInvalidConfig, Detail: "the store's URL cannot be read", Err: err}
+	}
+	return server, nil
+}
+
+// lockStatement takes the lock that all writers of a schema take. Its number is
+// made from the schema's name: advisory locks are the database's, not the
+// schema's. It ends with the transaction.
+func lockStatement(schema string) string {
+	h := fnv.New32a()
+	fmt.Fprint(h, schema)
+	return fmt.Sprintf("SELECT pg_catalog.pg_advisory_xact_lock(%d, %d)", lockClass, int32(h.Sum32()))
+}
+
+// lockClass sets our advisory locks apart from others' ("HGAT").
+const lockClass = 0x48474154
+
+// first opens the writer's first connection and migrates over it.
+func (s *Store) first(ctx context.Context) (*conn, error) {
+	migrations, err := ownMigrations()
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.connect(ctx, s.cfg.IdleTimeout)
+	if err != nil {
+		return nil, err
+	}
+	m := migrator{pg: c.pg, schema: s.cfg.Schema, lock: s.lock}
+	if err := m.migrate(ctx, migrations, len(migrations)); err != nil {
+		c.close()
+		return nil, connectError(s.where(), err)
+	}
+	s.schema, s.facts = len(migrations), c.facts
+	return c, nil
+}
+
+func (s *Store) connectWriter() (*conn, error) {
+	return s.connect(context.Background(), s.cfg.IdleTimeout)
+}
+
+func (s *Store) connectReader(ctx context.Context) (*conn, error) {
+	c, err := s.connect(ctx, viewIdle)
+	if err != nil && ctx.Err() != nil {
+		return nil, abandoned(ctx)
+	}
+	return c, err
+}
+
+// where names the server without the user.
+func (s *Store) where() string {
+	return fmt.Sprintf("%s:%d/%s", clip(s.server.Host), s.server.Port, clip(s.server.Database))
+}
+
+// connect opens one more connection and looks at the server behind it.
+func (s *Store) connect(ctx context.Context, idle time.Duration) (*conn, error) {
+	c := &conn{
+		prefix: `"` + s.cfg.Schema + `".`, limit: s.cfg.StatementTimeout + grace, stmts: map[string]string{}, used: time.Now(),
+	}
+	server := s.server.Copy()
+	s.session(server.RuntimeParams, idle)
+	server.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+		if c.ending && n.SeverityUnlocalized == "WARNING" {
+			c.doubt = true
+		}
+	}
+	theirs := server.ValidateConnect
+	server.ValidateConnect = func(ctx context.Context, pg *pgconn.PgConn) (err error) {
+		if theirs != nil {
+			if err := theirs(ctx, pg); err != nil {
+				return err
+			}
+		}
+		c.facts, err = s.inspect(ctx, pg)
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
+	defer cancel()
+	pg, err := pgconn.ConnectConfig(ctx, server)
+	if err != nil {
+		return nil, connectError(s.where(), err)
+	}
+	c.pg = pg
+	return c, nil
+}
+
+// session sets what every session of ours is made with. The URL may choose the
+// application's name; what correctness rests on it cannot choose.
+func (s *Store) session(params map[string]string, idle time.Duration) {
+	commit := "on"
+	if s.cfg.Relaxed {
+		commit = "off"
+	}
+	if params["application_name"] == "" {
+		params["application_name"] = "headgate"
+	}
+	ms := func(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }
+	for name, value := range map[string]string{
+		// pg_temp last: else a temporary table would come before ours.
+		"search_path":                         `"` + s.cfg.Schema + `", pg_temp`,
+		"client_encoding":                     "UTF8",
+		"synchronous_commit":                  commit,
+		"default_transaction_isolation":       "read committed",
+		"default_transaction_read_only":       "off",
+		"statement_timeout":                   ms(s.cfg.StatementTimeout),
+		"lock_timeout":                        ms(s.cfg.LockTimeout),
+		"idle_in_transaction_session_timeout": ms(idle),
+		// Every query has its index. A plan that was made while a table was small
+		// must not read it whole when it is large.
+		"enable_seqscan": "off",
+		"jit":            "off",
+	} {
+		params[name] = value
+	}
+}
+
+// Update implements store.Store.
+func (s *Store) Update(ctx context.Context, fn func(context.Context, *store.Tx) error) error {
+	j := &job{ctx: ctx, fn: fn, done: make(chan struct{})}
+	if err := s.enqueue(j); err != nil {
+		return err
+	}
+	select {
+	case <-j.done:
+		return j.err
+	case <-ctx.Done():
+		if j.claim(jobAbandoned) {
+			return abandoned(ctx)
+		}
+		<-j.done
+		return j.err
+	}
+}
+
+func (s *Store) enqueue(j *job) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return errClosed()
+	}
+	if j.ctx.Err() != nil {
+		return abandoned(j.ctx)
+	}
+	select {
+	case s.jobs <- j:
+		return nil
+	case <-j.ctx.Done():
+		return abandoned(j.ctx)
+	}
+}
+
+// View implements store.Store. Cancelling ctx also ends a query that runs, and
+// with it the connection.
+func (s *Store) View(ctx context.Context, fn func(context.Context, *store.Tx) error) error {
+	s.mu.RLock()
+	if s.closed {
+		s.mu.RUnlock()
+		return errClosed()
+	}
+	s.views.Add(1)
+	s.mu.RUnlock()
+	defer s.views.Done()
+	return s.readers.view(ctx, fn)
+}
+
+// Info implements store.Store.
+func (s *Store) Info() store.Info {
+	return store.Info{Driver: "postgres", Schema: s.schema, Durable: !s.cfg.Relaxed, Words: s.facts.words(s.cfg.Relaxed)}
+}
+
+// Close implements store.Store. Calls that began are waited for; later ones
+// fail with draining.
+func (s *Store) Close() error {
+	s.close.Do(func() {
+		s.mu.Lock()
+		s.closed = true
+		close(s.jobs)
+		s.mu.Unlock()
+		<-s.writer.ended
+		s.views.Wait()
+		s.readers.close()
+		if c := s.writer.conn; c != nil {
+			c.close()
+		}
+	})
+	return nil
+}

@@ -146,6 +146,9 @@ func (g *Gateway) run(r *Route, c *Call) error {
 			return err
 		}
 	}
+	if err := r.checkQuery(c); err != nil {
+		return err
+	}
 	if g.Draining() {
 		return headgate.NewError(headgate.CodeDraining, "The node is shutting down and takes no new requests.")
 	}

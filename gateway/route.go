@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/headgate/headgate"
 )
 
@@ -34,6 +37,36 @@ type Route struct {
 
 // Pattern returns "METHOD PATH".
 func (r *Route) Pattern() string { return r.Method + " " + r.Path }
+
+// checkQuery refuses query parameters that the route does not know: a misspelt
+// filter would otherwise select everything.
+func (r *Route) checkQuery(c *Call) error {
+	if c.R.URL.RawQuery == "" {
+		return nil
+	}
+	var known []string
+	for _, p := range r.Params {
+		if p.In == "query" {
+			known = append(known, p.Name)
+		}
+	}
+	c.Query("")
+	var unknown []string
+	for name := range c.query {
+		if !slices.Contains(known, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	name := slices.Min(unknown)
+	e := headgate.NewError(headgate.CodeInvalidArgument, "The query parameter %q is unknown.", clip(name))
+	if near := nearest(name, known); near != "" {
+		e.Fix = fmt.Sprintf("Did you mean %q?", near)
+	}
+	return e
+}
 
 // Param is a query or header parameter of a route.
 type Param struct {

@@ -27,9 +27,10 @@ type ServeOpts struct {
 
 // Serve answers requests on the listener until ctx ends, then drains: /readyz
 // turns to 503, long polls end, the listener closes, and requests at work have
-// Grace to finish. It returns nil after a clean drain, and an error when the
-// listener failed or requests had to be cut off. The listener is closed, and no
-// goroutine is left, when it returns.
+// Grace to finish. It returns nil after a clean drain, with no request left at
+// work, and an error when the listener failed or requests had to be cut off:
+// their connections are closed, and what they began ends within
+// Limits.AdmitTime. The listener is closed when it returns.
 func Serve(ctx context.Context, ln net.Listener, g *Gateway, opts *ServeOpts) error {
 	o := opts.withDefaults()
 	srv := &http.Server{

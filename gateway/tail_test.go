@@ -100,6 +100,7 @@ func TestTailFiltersAndGuards(t *testing.T) {
 		"no type":          {"triage", "", headgate.CodeInvalidArgument},
 		"no pattern":       {"viewer", "?type=a..b", headgate.CodeInvalidArgument},
 		"bad cursor":       {"viewer", "?cursor=nonsense", headgate.CodeInvalidArgument},
+		"misspelt":         {"viewer", "?typ=a.b", headgate.CodeInvalidArgument},
 		"bad from":         {"viewer", "?from=yesterday", headgate.CodeInvalidArgument},
 	} {
 		t.Run(name, func(t *testing.T) {

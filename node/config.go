@@ -53,9 +53,11 @@ type Config struct {
 
 // StoreConfig selects the store driver.
 type StoreConfig struct {
-	// Driver is sqlite.
+	// Driver is sqlite (default) or postgres.
 	Driver string `yaml:"driver"`
-	// URL locates an outside database; unused by sqlite.
+	// URL locates the database of postgres, such as
+	// postgres://USER@HOST:5432/DATABASE with the parameters of libpq. With a
+	// password in it, write env:NAME or file:PATH. Not for sqlite.
 	URL Secret `yaml:"url"`
 }
 

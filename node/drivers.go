@@ -20,7 +20,9 @@ type StoreOptions struct {
 	Dir    string // folder of embedded files
 	URL    string // of an outside database, resolved
 	Memory bool
-	Log    *slog.Logger
+	// Relaxed gives up durability against power loss (durability: relaxed).
+	Relaxed bool
+	Log     *slog.Logger
 }
 
 // BrokerOptions are what a broker driver is opened with.

@@ -64,7 +64,7 @@ func (l *Loaded) validateNode(p *problems) {
 	if _, _, err := net.SplitHostPort(l.listen()); err != nil {
 		p.add("listen", "want HOST:PORT, not %q", clip([]byte(l.Listen)))
 	}
-	oneOf(p, "store.driver", l.Store.Driver, "sqlite")
+	l.validateStore(p)
 	oneOf(p, "broker.driver", l.Broker.Driver, "nats", "memory")
 	if l.Broker.Driver == "memory" && !l.Dev {
 		p.add("broker.driver", "memory keeps no event past the process; only headgate dev takes it")
@@ -77,9 +77,6 @@ func (l *Loaded) validateNode(p *problems) {
 	}
 	if u := string(l.Broker.URL); !l.Broker.URL.IsReference() && strings.Contains(u, "@") {
 		p.add("broker.url", "holds a password; write env:NAME or file:PATH instead")
-	}
-	if l.Store.URL != "" {
-		p.add("store.url", "the sqlite driver takes none; its file lies in data")
 	}
 	oneOf(p, "durability", l.Durability, "fsync", "relaxed")
 	oneOf(p, "contracts.compatibility", l.Contracts.Compatibility, "none", "backward", "backward_transitive", "forward", "forward_transitive", "full", "full_transitive")
@@ -94,6 +91,29 @@ func (l *Loaded) validateNode(p *problems) {
 		oneOf(p, joinPath("streams", name)+".format", l.Streams[name].Format, "frame")
 		oneOf(p, joinPath("streams", name)+".index", l.Streams[name].Index, "on", "off")
 	}
+}
+
+func (l *Loaded) validateStore(p *problems) {
+	oneOf(p, "store.driver", l.Store.Driver, "sqlite", "postgres")
+	switch {
+	case l.Store.Driver != "postgres" && l.Store.URL != "":
+		p.add("store.url", "the sqlite driver takes none; its file lies in data")
+	case l.Store.Driver == "postgres" && l.Store.URL == "":
+		p.add("store", "the postgres driver needs a url, such as env:NAME")
+	case l.Store.Driver == "postgres" && l.Memory:
+		p.add("store.driver", "postgres cannot keep everything in memory")
+	}
+	if u := string(l.Store.URL); !l.Store.URL.IsReference() && holdsPassword(u) {
+		p.add("store.url", "holds a password; write env:NAME or file:PATH instead")
+	}
+}
+
+// holdsPassword reports whether a database's URL, which may name several hosts,
+// holds a password beside the user or as a parameter.
+func holdsPassword(url string) bool {
+	_, rest, _ := strings.Cut(url, "://")
+	user, _, found := strings.Cut(rest, "@")
+	return found && strings.Contains(user, ":") || strings.Contains(url, "password=")
 }
 
 // oneOf reports a value that is neither empty nor one of the choices.

@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate/broker/natsbroker"
 	"github.com/headgate/headgate/node"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/pgstore"
 	"github.com/headgate/headgate/store/sqlitestore"
 )
 
@@ -16,7 +17,8 @@ import (
 func drivers() node.Drivers {
 	return node.Drivers{
 		Stores: map[string]func(context.Context, node.StoreOptions) (store.Store, error){
-			"sqlite": openSQLite,
+			"sqlite":   openSQLite,
+			"postgres": openPostgres,
 		},
 		Brokers: map[string]func(context.Context, node.BrokerOptions) (broker.Broker, error){
 			"nats":   openNATS,
@@ -26,8 +28,12 @@ func drivers() node.Drivers {
 }
 
 func openSQLite(ctx context.Context, o node.StoreOptions) (store.Store, error) {
-	cfg := sqlitestore.Config{Path: filepath.Join(o.Dir, "headgate.db"), Memory: o.Memory, Logger: o.Log}
+	cfg := sqlitestore.Config{Path: filepath.Join(o.Dir, "headgate.db"), Memory: o.Memory, Relaxed: o.Relaxed, Logger: o.Log}
 	return sqlitestore.Open(ctx, cfg)
+}
+
+func openPostgres(ctx context.Context, o node.StoreOptions) (store.Store, error) {
+	return pgstore.Open(ctx, pgstore.Config{URL: o.URL, Relaxed: o.Relaxed, Logger: o.Log})
 }
 
 func openMemory(_ context.Context, o node.BrokerOptions) (broker.Broker, error) {

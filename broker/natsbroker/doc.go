@@ -23,7 +23,8 @@
 // # Invariants
 //
 //  1. Stored is answered after the server's acknowledgement; with the embedded
-//     server and durability fsync the frame is synced by then.
+//     server and durability fsync the frame is synced by then, and so is the
+//     name of the file that holds it.
 //  2. Within a partition the base of a frame is the end of the one before, as
 //     long as nothing was damaged or removed from outside.
 //  3. Readers never see a frame before it is acknowledged to its writer.

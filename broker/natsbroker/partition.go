@@ -38,6 +38,7 @@ type partition struct {
 
 	queue   queue
 	tail    tail // the writer's
+	folders folders
 	readers atomic.Int32
 
 	mu      sync.Mutex
@@ -85,6 +86,10 @@ func (b *Broker) open(ctx context.Context, spec broker.StreamSpec, infos []*jets
 			name: b.streamName(spec.Name, uint32(i)), subject: b.subject(spec.Name, uint32(i)),
 		}
 		p.queue.init()
+		p.folders = newFolders(b.cfg, p.name)
+		if err := p.folders.begin(b.cfg.Dir); err != nil {
+			return err
+		}
 		t, err := p.findTail(ctx, info.State.FirstSeq, info.State.LastSeq, info.State.Msgs)
 		if err != nil {
 			return err

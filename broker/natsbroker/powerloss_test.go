@@ -73,7 +73,7 @@ func cutPower(t *testing.T, dir string, round int, d broker.Durability, n int, a
 	if d == broker.DurabilityFsync && trace.Syncs == 0 {
 		t.Fatal("the trace holds no sync at all")
 	}
-	report, err := trace.Cut(powerloss.Options{})
+	report, err := trace.Cut(powerloss.Options{LoseUnsyncedNames: d == broker.DurabilityFsync})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -150,6 +150,10 @@ func rest(life context.Context, d time.Duration) bool {
 
 // commit settles the events of a stored frame.
 func (p *partition) commit(w *writing, h header, seq uint64) {
+	if err := p.folders.changed(); err != nil {
+		// The frame itself is synced; only a new file's name may not be.
+		p.b.cfg.Logger.Error("folder of the event store cannot be synced", "stream", p.s.name, "partition", p.number, "error", err)
+	}
 	p.tail.seq, p.tail.next = seq, h.end()
 	if p.written(seq, h, w.buf) {
 		w.buf = nil // the readers' now

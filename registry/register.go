@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -35,7 +36,8 @@ func checkSubject(subject string) error {
 // kept as who registered it.
 //
 // The error has code invalid_argument for a bad subject, contract_invalid for
-// a schema that is refused, else what the store says.
+// a schema that is refused, contract_incompatible for a change that the level
+// of compatibility does not allow, else what the store says.
 func (r *Registry) Register(ctx context.Context, subject string, schema []byte, by string) (Registered, error) {
 	if err := checkSubject(subject); err != nil {
 		return Registered{}, err
@@ -56,6 +58,9 @@ func (r *Registry) Register(ctx context.Context, subject string, schema []byte, 
 			row.Version = latest.Version
 			return nil
 		}
+		if err := r.checkChange(latest, row.Schema); err != nil {
+			return err
+		}
 		if latest != nil && latest.Draft {
 			if _, err := tx.Contracts.Delete(ctx, subject, latest.Version); err != nil {
 				return err
@@ -72,6 +77,17 @@ func (r *Registry) Register(ctx context.Context, subject string, schema []byte, 
 		return Registered{}, err
 	}
 	return Registered{ContractRef: c.Ref(), Created: created, Warnings: warnings}, nil
+}
+
+// checkChange refuses a changed schema when a level of compatibility is
+// demanded: a level that cannot be checked is never taken for granted.
+func (r *Registry) checkChange(latest *store.Contract, schema []byte) error {
+	if r.level == levels[0] || latest == nil || latest.Draft || bytes.Equal(latest.Schema, schema) {
+		return nil
+	}
+	return headgate.NewError(headgate.CodeContractIncompatible,
+		"the contract of %s differs from version %d, and this version of Headgate cannot compare them, as compatibility: %s demands",
+		latest.Subject, latest.Version, r.level)
 }
 
 // row makes the stored form of a new version.
@@ -197,7 +213,7 @@ func (r *Registry) LoadDir(ctx context.Context, dir fs.FS) ([]Registered, error)
 		switch code := headgate.CodeOf(err); code {
 		case "":
 			out = append(out, reg)
-		case headgate.CodeContractInvalid, headgate.CodeInvalidArgument, headgate.CodeInvalidConfig:
+		case headgate.CodeContractInvalid, headgate.CodeContractIncompatible, headgate.CodeInvalidArgument, headgate.CodeInvalidConfig:
 			refused = append(refused, path.Clean(e.Name())+": "+headgate.AsError(err).Detail)
 		default:
 			return out, err

@@ -1,8 +1,11 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +22,10 @@ type Config struct {
 	// Policy is that of new versions. Stored versions keep the one that they
 	// were registered under.
 	Policy contract.Policy
+	// Compatibility that a changed version must have with the one in use: none
+	// (default), backward, backward_transitive, forward, forward_transitive,
+	// full or full_transitive. Drafts are always replaced.
+	Compatibility string
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
@@ -27,6 +34,7 @@ type Config struct {
 type Registry struct {
 	store  store.Store
 	policy contract.Policy
+	level  string
 	now    func() time.Time
 
 	inUse atomic.Pointer[map[string]*contract.Contract]
@@ -37,6 +45,9 @@ type Registry struct {
 	// compiled keeps compiled versions that are not in use, by subject@version.
 	compiled map[string]*contract.Contract
 }
+
+// levels are what Config.Compatibility may say; the first is the default.
+var levels = []string{"none", "backward", "backward_transitive", "forward", "forward_transitive", "full", "full_transitive"}
 
 // maxCompiled bounds the compiled versions that are kept beside those in use.
 const maxCompiled = 128
@@ -50,8 +61,11 @@ func Open(ctx context.Context, cfg Config) (*Registry, error) {
 	if err := cfg.Policy.Validate(); err != nil {
 		return nil, err
 	}
+	if cfg.Compatibility != "" && !slices.Contains(levels, cfg.Compatibility) {
+		return nil, headgate.NewError(headgate.CodeInvalidConfig, "registry: Compatibility: want one of %s", strings.Join(levels, ", "))
+	}
 	r := &Registry{
-		store: cfg.Store, policy: cfg.Policy, now: cfg.Now,
+		store: cfg.Store, policy: cfg.Policy, level: cmp.Or(cfg.Compatibility, levels[0]), now: cfg.Now,
 		broken: map[string]error{}, compiled: map[string]*contract.Contract{},
 	}
 	if r.now == nil {

@@ -331,3 +331,47 @@ func TestOpenValidates(t *testing.T) {
 	_, err = Open(t.Context(), Config{Store: openStore(t), Policy: contract.Policy{Depth: -1}})
 	wantCode(t, err, headgate.CodeInvalidArgument)
 }
+
+// A level of compatibility is never taken for granted: a change that cannot
+// be compared is refused.
+func TestCompatibilityRefusesChanges(t *testing.T) {
+	s := openStore(t)
+	loose := open(t, s)
+	register(t, loose, "a", schemaA)
+	if _, err := loose.Draft(t.Context(), "drafted", []byte(`{"x":1}`), "ada"); err != nil {
+		t.Fatal(err)
+	}
+	for _, level := range levels[1:] {
+		r, err := Open(t.Context(), Config{Store: s, Compatibility: level})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = r.Register(t.Context(), "a", []byte(schemaB), "ada")
+		wantCode(t, err, headgate.CodeContractIncompatible)
+		if c := r.Lookup("a"); c.Ref().Version != 1 {
+			t.Errorf("%s: %v is in use after the refusal", level, c.Ref())
+		}
+		for _, same := range []string{schemaA, schemaASpelt} {
+			if reg := register(t, r, "a", same); reg.Created {
+				t.Errorf("%s: the same schema made version %d", level, reg.Version)
+			}
+		}
+		if reg := register(t, r, "first."+level, schemaB); !reg.Created {
+			t.Errorf("%s: a first version was not created", level)
+		}
+		_, err = r.LoadDir(t.Context(), fstest.MapFS{"a.json": {Data: []byte(schemaB)}, "dir." + level + ".json": {Data: []byte(schemaB)}})
+		wantCode(t, err, headgate.CodeContractInvalid)
+		if r.Lookup("dir."+level) == nil {
+			t.Errorf("%s: the other files of the folder were not loaded", level)
+		}
+	}
+	strict, err := Open(t.Context(), Config{Store: s, Compatibility: "full"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reg := register(t, strict, "drafted", schemaA); !reg.Created || reg.Draft {
+		t.Errorf("a draft was not replaced: %+v", reg)
+	}
+	_, err = Open(t.Context(), Config{Store: s, Compatibility: "sideways"})
+	wantCode(t, err, headgate.CodeInvalidConfig)
+}

@@ -62,7 +62,7 @@ func (s *sub) tick(now time.Time) {
 		s.enqueue(it)
 	}
 	if !s.checkpointAt.IsZero() && !now.Before(s.checkpointAt) {
-		s.checkpoint(nil)
+		s.checkpoint()
 	}
 	if tombs := s.ended.due(now); len(tombs) > 0 {
 		s.submit(&op{tombs: tombs, durable: true, internal: true})

@@ -421,10 +421,21 @@ func (s *sub) dirty(p *part) {
 	}
 }
 
-// checkpoint queues the saving of everything dirty.
-func (s *sub) checkpoint(done func(error)) {
+// checkpoint queues the saving of everything dirty, once at a time.
+func (s *sub) checkpoint() {
 	s.checkpointAt = time.Time{}
-	s.submit(&op{durable: true, internal: done == nil, done: done})
+	if s.saving {
+		return
+	}
+	s.saving = true
+	s.submit(&op{durable: true, internal: true, done: func(error) {
+		s.saving = false
+		for _, p := range s.parts {
+			if p.dirty { // marked meanwhile
+				s.dirty(p)
+			}
+		}
+	}})
 }
 
 // submitWait queues operations and waits until all ended; it returns the first

@@ -120,11 +120,13 @@ func (s *sub) roomFor(p *part, off uint64) bool {
 	if p.mem >= 2*s.r.buffer { // the broker lost its subscription several times
 		return false
 	}
+	if p.floor > p.saved && off >= p.saved+dispatchSpan/2 {
+		s.checkpoint() // early enough that reading need not wait for it
+	}
 	if off < p.saved+dispatchSpan {
 		return true
 	}
 	if p.floor > p.saved {
-		s.checkpoint(nil)
 		return false
 	}
 	s.evict(p, off)

@@ -159,6 +159,19 @@ func (h *chronicle) play() error {
 	return err
 }
 
+// trace returns what the observer saw of one event, and the ends of lives.
+func (h *chronicle) trace(id string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var b strings.Builder
+	for _, l := range h.lines {
+		if strings.Contains(l, " "+id+" ") || strings.HasPrefix(l, "--") {
+			b.WriteString("\n  " + l)
+		}
+	}
+	return b.String()
+}
+
 func (h *chronicle) abandon() {
 	h.gate.set(nil)
 	_ = h.stop()
@@ -182,6 +195,7 @@ func (h *chronicle) step() error {
 	case n < 94: // a change, which stops and starts the subscription
 		h.gate.set(nil)
 		h.spec.Concurrency = 1 + h.rng.IntN(20)
+		h.line("-- change")
 		h.put("s", h.spec)
 		h.open = nil
 	case n < 96:
@@ -248,7 +262,7 @@ func (h *chronicle) delivered(d Delivery) error {
 		return fmt.Errorf("%s was delivered (attempt %d) after it was rejected", d.Event.ID, d.Attempt)
 	}
 	if d.Attempt <= f.attempt {
-		return fmt.Errorf("%s was delivered as attempt %d after attempt %d", d.Event.ID, d.Attempt, f.attempt)
+		return fmt.Errorf("%s was delivered as attempt %d after attempt %d%s", d.Event.ID, d.Attempt, f.attempt, h.trace(d.Event.ID))
 	}
 	f.attempt, f.maybe = d.Attempt, false
 	if d.Event.Key == "" || h.spec.Order == OrderNone {
@@ -384,6 +398,7 @@ func (h *chronicle) restart(crash bool) error {
 			return fmt.Errorf("drain: %w", err)
 		}
 	}
+	h.line(fmt.Sprintf("-- restart, crash=%v", crash))
 	h.open = nil
 	h.begin()
 	return h.law()

@@ -93,7 +93,7 @@ func (s *sub) close(ctx context.Context) error {
 	s.giveUpClaims()
 	saved := make(chan error, 1)
 	s.mu.Lock()
-	s.checkpoint(func(err error) { saved <- err })
+	s.submit(&op{durable: true, done: func(err error) { saved <- err }})
 	s.mu.Unlock()
 	err := <-saved
 	s.stopCommitter()

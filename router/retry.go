@@ -286,6 +286,10 @@ func (s *sub) parked(it *item, e ender) quarantine.Parked {
 // hold moves a waiting item to the store, because its key is blocked.
 func (s *sub) hold(it *item) {
 	it.state = stSettling
+	if it.attempts == 0 && it.off < it.part.suspect { // its row must not forget that
+		it.attempts = 1
+		it.live.Free++
+	}
 	s.submit(&op{
 		it: it, mark: true, put: s.row(it, store.ExceptionHeld, int(it.attempts), time.Time{}),
 		act: broker.Drop, durable: true, internal: true,

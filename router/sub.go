@@ -59,6 +59,7 @@ type sub struct {
 	ops      []*op
 	// checkpointAt is when dirty progress is saved; zero: nothing is dirty.
 	checkpointAt time.Time
+	saving       bool // a checkpoint is queued
 	timers       []timer
 	armed        time.Time // when the clock wakes next
 	warned       map[string]time.Time

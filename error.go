@@ -65,6 +65,9 @@ type Error struct {
 	Where *Place
 	// Verdict is the contract verdict behind contract_violation.
 	Verdict *Verdict
+	// Quarantine is the id of the record that keeps what was refused, if there
+	// is one.
+	Quarantine string
 	// Err is the cause, for logs; it is never shown to clients.
 	Err error
 }

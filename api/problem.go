@@ -59,7 +59,7 @@ func NewRefusal(err *headgate.Error) Refusal {
 	info := err.Info()
 	r := Refusal{
 		Code: info.Code, Detail: err.Detail, Fix: info.Fix, Retryable: info.Retry, Outcome: info.Outcome,
-		RetryAfter: err.RetryAfter.Seconds(), Attribute: err.Attribute, Where: err.Where,
+		RetryAfter: err.RetryAfter.Seconds(), Attribute: err.Attribute, Where: err.Where, Quarantine: err.Quarantine,
 	}
 	if v := err.Verdict; v != nil {
 		r.Violations, r.Truncated = v.Violations, v.Truncated
@@ -71,7 +71,7 @@ func NewRefusal(err *headgate.Error) Refusal {
 func (r *Refusal) Err() *headgate.Error {
 	e := &headgate.Error{
 		Code: r.Code, Detail: r.Detail, Fix: r.Fix, Outcome: r.Outcome,
-		RetryAfter: time.Duration(r.RetryAfter * float64(time.Second)), Attribute: r.Attribute, Where: r.Where,
+		RetryAfter: time.Duration(r.RetryAfter * float64(time.Second)), Attribute: r.Attribute, Where: r.Where, Quarantine: r.Quarantine,
 	}
 	if len(r.Violations) > 0 {
 		e.Verdict = &headgate.Verdict{Violations: r.Violations, Truncated: r.Truncated}

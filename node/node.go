@@ -90,10 +90,8 @@ func configError(problems []Problem) error {
 
 func (n *Node) openStore(ctx context.Context, opts Options) error {
 	dir := n.cfg.dataDir()
-	if !n.cfg.Memory {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
+	if err := os.MkdirAll(dir, 0o700); err != nil { // in memory mode for the token alone
+		return err
 	}
 	open, err := pick(opts.Drivers.Stores, n.cfg.Store.Driver, "sqlite", "store")
 	if err != nil {
@@ -103,7 +101,7 @@ func (n *Node) openStore(ctx context.Context, opts Options) error {
 	if err != nil {
 		return headgate.NewError(headgate.CodeInvalidConfig, "store.url: %v", err)
 	}
-	n.Store, err = open(ctx, StoreOptions{Dir: filepath.Join(dir, "store"), URL: url, Memory: n.cfg.Memory, Log: n.log})
+	n.Store, err = open(ctx, StoreOptions{Dir: filepath.Join(dir, "store"), URL: url, Memory: n.cfg.Memory, Relaxed: n.cfg.Durability == "relaxed", Log: n.log})
 	return err
 }
 

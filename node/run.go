@@ -44,10 +44,8 @@ func (n *Node) Listen(ctx context.Context) (net.Listener, error) {
 // and store. It returns the first failure. A node runs once.
 func (n *Node) Run(ctx context.Context, ln net.Listener) error {
 	url := "http://" + ln.Addr().String()
-	if !n.cfg.Memory {
-		if err := writeFile(filepath.Join(n.cfg.dataDir(), URLFile), url+"\n", 0o644); err != nil {
-			return errors.Join(err, ln.Close(), n.Close(context.WithoutCancel(ctx)))
-		}
+	if err := writeFile(filepath.Join(n.cfg.dataDir(), URLFile), url+"\n", 0o644); err != nil {
+		return errors.Join(err, ln.Close(), n.Close(context.WithoutCancel(ctx)))
 	}
 	// Two rings: the door closes when ctx ends; what is behind it is told to
 	// stop only when the door is closed.

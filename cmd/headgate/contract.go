@@ -133,8 +133,11 @@ func (a *app) contractShow() *cobra.Command {
 				return err
 			}
 			return a.print(got, func(w io.Writer) {
-				fmt.Fprintf(w, "%s version %d, registered %s by %s\nengine %s, digest %s\n%s\n", plain(got.Subject), got.Version,
-					when(got.Created), plain(got.By), got.Engine, got.Digest, got.Schema)
+				fmt.Fprintf(w, "%s version %d, registered %s by %s\n", plain(got.Subject), got.Version, when(got.Created), plain(got.By))
+				if got.Engine != "" { // of versions in use only
+					fmt.Fprintf(w, "engine %s\n", got.Engine)
+				}
+				fmt.Fprintf(w, "digest %s\n%s\n", got.Digest, got.Schema)
 			})
 		},
 	}

@@ -97,7 +97,7 @@ func (a *app) banner(n *node.Node, ln net.Listener, cfg *node.Loaded) error {
 	if cfg.Memory {
 		r.Data = "(memory)"
 	}
-	if r.Token != "" && !cfg.Memory {
+	if r.Token != "" {
 		r.TokenFile = filepath.Join(cfg.DataDir(), node.TokenFile)
 	}
 	if a.json {

@@ -118,7 +118,7 @@ func (im *importer) run(ctx context.Context, restart bool) error {
 		return err
 	}
 	if im.sum.Refused > 0 {
-		return headgate.NewError(headgate.CodeContractViolation, "%d of %d lines were refused; see %s", im.sum.Refused, im.sum.Lines, im.sum.Report)
+		return headgate.NewError(headgate.CodeContractViolation, "%d of %d events were refused; see %s", im.sum.Refused, im.sum.Accepted+im.sum.Refused, im.sum.Report)
 	}
 	return nil
 }

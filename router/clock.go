@@ -98,8 +98,8 @@ func (s *sub) nextTick() time.Time {
 	for _, t := range s.timers {
 		consider(t.at)
 	}
-	for _, p := range s.parts {
-		if p.mem >= s.r.buffer*3/4 {
+	for _, p := range s.parts { // see relieve, which needs a head in flight
+		if s.inFlight > 0 && p.mem >= s.r.buffer*3/4 {
 			consider(s.r.now().Add(time.Second))
 			break
 		}

@@ -157,17 +157,17 @@ func (s *sub) commitAll(ctx context.Context, batch []*op) (again []*op) {
 func (s *sub) refuse(ops []*op, err error) (again []*op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.r.now()
-	if s.warn("store", now) {
-		s.r.log.Error("delivery state not saved", "subscription", s.name, "err", err)
-	}
+	full := headgate.CodeOf(err) == headgate.CodeQuarantineFull
 	for _, o := range ops {
 		switch {
-		case o.internal && headgate.CodeOf(err) != headgate.CodeQuarantineFull:
+		case o.internal && !full:
 			again = append(again, o)
 		case o.done != nil:
 			o.done(err)
 		}
+	}
+	if len(again) > 0 && s.warn("store", s.r.now()) { // nobody else is told
+		s.r.log.Error("delivery state not saved, trying again", "subscription", s.name, "err", err)
 	}
 	return again
 }

@@ -280,6 +280,9 @@ func (s *sub) claimItems(items []*item, principal string, outside bool) ([]Deliv
 			Event: it.live.ev, Stream: it.part.stream, Position: it.pos(), Claim: c.id,
 			Attempt: int(it.attempts), Deadline: c.deadline,
 		}
+		if it.part.mem >= s.r.buffer*3/4 {
+			s.arm(now.Add(time.Second)) // see relieve
+		}
 		s.observe(s.r.observer.Dispatched, it, it.live.ev, "dispatched", "", 0)
 	}
 	if len(items) > 0 {

@@ -16,7 +16,7 @@ run: build ## start a node on this machine, everything embedded
 build: ## build bin/headgate
 	$(GO) build -trimpath -o bin/headgate ./cmd/headgate
 
-test: lint build unit services-test fuzz bench-short ## everything CI runs
+test: lint build unit fuzz bench-short ## everything CI runs
 
 lint: ## formatting, vet, staticcheck, architecture
 	@out=$$($(TOOLS) gofumpt -l $$(git ls-files -co --exclude-standard '*.go')); \
@@ -25,11 +25,8 @@ lint: ## formatting, vet, staticcheck, architecture
 	$(TOOLS) staticcheck $(PKGS)
 	$(GO) test ./internal/archtest
 
-unit: ## all tests under the race detector
-	$(GO) test -race -timeout 20m $(PKGS)
-
-services-test: ## driver suites against real outside servers
-	scripts/services run $(GO) test -count=1 -timeout 10m -run 'Outside' ./broker/... ./store/... ./internal/e2e/...
+unit: ## all tests under the race detector, against real servers
+	scripts/services run $(GO) test -race -timeout 20m $(PKGS)
 
 fuzz: ## every fuzz target for a moment, from the checked-in corpus
 	scripts/fuzz $(FUZZTIME)
@@ -41,7 +38,7 @@ bench-short: build ## the same, briefly, to keep the benchmarks alive
 	bin/headgate bench --short
 
 campaign: ## the long forms of the hunts for loss (hours); record in docs/campaigns.md
-	HEADGATE_CAMPAIGN=1 $(GO) test -count=1 -timeout 6h $(PKGS)
+	HEADGATE_CAMPAIGN=1 scripts/services run $(GO) test -count=1 -timeout 6h $(PKGS)
 
 docs: ## regenerate reference pages
 	$(GO) run ./internal/gendocs
@@ -53,4 +50,4 @@ fmt: ## format
 clean: ## remove what the build made
 	rm -rf bin .services
 
-.PHONY: help run build test lint unit services-test fuzz bench bench-short campaign docs fmt clean
+.PHONY: help run build test lint unit fuzz bench bench-short campaign docs fmt clean

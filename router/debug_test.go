@@ -2,6 +2,7 @@ package router
 
 import "fmt"
 
+// dump describes a subscription for a failing test.
 func (s *sub) dump() (out string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

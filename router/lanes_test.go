@@ -440,3 +440,39 @@ func TestDrainInterruptsHandlers(t *testing.T) {
 		}
 	})
 }
+
+// TestChangeInterruptsHandlers: a change of a subscription does not wait for a
+// stuck handler longer than a drain would.
+func TestChangeInterruptsHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.start()
+		defer r.end()
+		attempts := make(chan int, 10)
+		err := r.router.Handle("h", func(ctx context.Context, d *Delivery, _ *Emitter) error {
+			attempts <- d.Attempt
+			if d.Attempt == 1 {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.put("h", Spec{Attempts: 1, Claim: Duration(time.Hour), Deliver: Deliver{Handler: &Handler{}}})
+		r.publish(event("a", "x", "k"))
+		<-attempts
+		began := time.Now()
+		r.put("h", Spec{Attempts: 1, Claim: Duration(2 * time.Hour), Deliver: Deliver{Handler: &Handler{}}})
+		if took := time.Since(began); took != 5*time.Second {
+			t.Errorf("the change took %s, want the 5s that handlers have", took)
+		}
+		if n := <-attempts; n != 2 {
+			t.Errorf("attempt %d", n)
+		}
+		synctest.Wait()
+		if b := r.balance(); b.Counts.Settled != 1 {
+			t.Errorf("%+v", b)
+		}
+	})
+}

@@ -63,10 +63,13 @@ func (s *sub) startHandler(c contexts, fn HandlerFunc) {
 	}
 	s.handled = true
 	ctx, cancel := context.WithCancel(c.soft)
+	calls, interrupt := context.WithCancel(c.calls)
+	s.interrupt = interrupt
 	stopped := s.soft
 	s.handling.Go(func() {
 		defer cancel()
-		s.runHandler(ctx, c.calls, fn)
+		defer interrupt()
+		s.runHandler(ctx, calls, fn)
 	})
 	s.feeding.Go(func() { // ends with the subscription, not only with the router
 		<-stopped
@@ -88,6 +91,10 @@ func (s *sub) close(ctx context.Context) error {
 		return nil
 	}
 	s.stop()
+	if s.interrupt != nil { // handlers have as long as in a drain, also at a change
+		late := time.AfterFunc(s.r.drain, s.interrupt)
+		defer late.Stop()
+	}
 	s.feeding.Wait()
 	s.handling.Wait()
 	s.giveUpClaims()

@@ -70,6 +70,7 @@ type sub struct {
 
 	soft          <-chan struct{} // closed when a drain begins
 	stop          context.CancelFunc
+	interrupt     context.CancelFunc // of running handlers; nil without
 	stopCommitter func()
 	handled       bool // a handler was started
 	// Drained in this order.

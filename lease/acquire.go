@@ -1,0 +1,349 @@
+package lease
+
+import (
+	"context"
+	"io"
+	"slices"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
+)
+
+// Request asks for leases.
+type Request struct {
+	// Resources are granted together or not at all; 1 to 64, none twice.
+	Resources []string
+	// Worker says which of the principal's workers asks, for people to read.
+	Worker string
+	// TTL is how long the lease lasts without a renewal; default 30s, 100ms
+	// to 1h.
+	TTL time.Duration
+	// Wait is how long to wait for the leases; 0: not at all; at most 1m.
+	Wait time.Duration
+	// MaxHold is beyond what no renewal goes; 0: none.
+	MaxHold time.Duration
+	// RequestID names this very call, so that it can be repeated when its
+	// answer was lost: at most 128 printable characters.
+	RequestID string
+	// Audience are the targets that the token is for, beside Headgate.
+	Audience []string
+}
+
+// Grant is a lease that was granted. Its Token is a secret.
+type Grant struct {
+	Resource string
+	Epoch    int64
+	Token    string
+	Holder   string
+	TTL      time.Duration
+	// ExpiresIn is what is left as of the answer. A holder counts it from
+	// when it sent the request, on its monotonic clock.
+	ExpiresIn time.Duration
+	// Again is true for a repeated request id: the grant is the one of before.
+	Again bool
+}
+
+func (r *Request) check(p *headgate.Principal) *headgate.Error {
+	bad := func(format string, args ...any) *headgate.Error {
+		return headgate.NewError(headgate.CodeInvalidArgument, format, args...)
+	}
+	if len(r.Resources) == 0 || len(r.Resources) > MaxResources {
+		return bad("There must be 1 to %d resources.", MaxResources)
+	}
+	r.Resources = slices.Sorted(slices.Values(r.Resources))
+	for i, name := range r.Resources {
+		if err := checkResource(name); err != nil {
+			return err
+		}
+		if i > 0 && name == r.Resources[i-1] {
+			return bad("A resource is named twice.")
+		}
+		if err := mayHold(p, name); err != nil {
+			return err
+		}
+	}
+	if r.TTL == 0 {
+		r.TTL = DefaultTTL
+	}
+	switch {
+	case r.TTL < MinTTL || r.TTL > MaxTTL:
+		return bad("ttl must be from %s to %s.", MinTTL, MaxTTL)
+	case r.Wait < 0 || r.Wait > MaxWait:
+		return bad("wait must be from 0 to %s.", MaxWait)
+	case r.MaxHold < 0 || r.MaxHold > MaxHold || r.MaxHold > 0 && r.MaxHold < MinTTL:
+		return bad("max_hold must be from %s to %s, or 0 for none.", MinTTL, MaxHold)
+	case !printable(r.Worker, 128) || !printable(r.RequestID, 128):
+		return bad("worker and request_id are at most 128 printable characters.")
+	}
+	r.Audience = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(r.Audience), OwnAudience))))
+	return checkAudience(r.Audience)
+}
+
+// printable reports whether text may be stored and shown as it is.
+func printable(s string, most int) bool {
+	if len(s) > most || !utf8.ValidString(s) {
+		return false
+	}
+	for _, c := range s {
+		if !unicode.IsPrint(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// Acquire grants the leases of a request in the order of their resources,
+// waiting at most as long as it says. A call that ended without an answer may
+// have been granted; with the same RequestID it can be repeated.
+//
+// Errors: lease_held, with how long to wait; conflict when the request id was
+// used for a grant that has ended; forbidden; overloaded when too many wait.
+func (s *Service) Acquire(ctx context.Context, p *headgate.Principal, r Request) ([]Grant, error) {
+	if err := r.check(p); err != nil {
+		return nil, err
+	}
+	t, err := s.queue.join(p.Name, r.Resources, r.Wait > 0)
+	if err != nil {
+		return nil, err
+	}
+	if t == nil { // others wait, and this call would not
+		return nil, s.heldNow(ctx, r.Resources[0])
+	}
+	defer s.queue.leave(t)
+	end := time.Now().Add(r.Wait)
+	for {
+		wait := time.Until(end)
+		var refusal *headgate.Error
+		if s.queue.first(t) {
+			grants, err := s.try(ctx, p, &r)
+			if err == nil {
+				return grants, nil
+			}
+			if refusal = headgate.AsError(err); refusal == nil || refusal.Code != headgate.CodeLeaseHeld {
+				return nil, err
+			}
+			wait = min(wait, pollEvery, max(refusal.RetryAfter, time.Millisecond))
+		}
+		switch {
+		case wait > 0:
+		case refusal != nil:
+			return nil, refusal
+		default:
+			return nil, s.heldNow(ctx, r.Resources[0])
+		}
+		if err := pause(ctx, t.wake, wait); err != nil {
+			return nil, &headgate.Error{Code: headgate.CodeCanceled, Outcome: headgate.NotApplied, Err: err, Detail: "The caller went away."}
+		}
+	}
+}
+
+// heldNow is the refusal of a call that was not the first in its queue.
+func (s *Service) heldNow(ctx context.Context, resource string) error {
+	l, now, err := s.look(ctx, resource)
+	if headgate.CodeOf(err) == headgate.CodeNotFound {
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	return held(&l, resource, now)
+}
+
+func held(l *store.Lease, resource string, now time.Time) *headgate.Error {
+	e := headgate.NewError(headgate.CodeLeaseHeld, "The lease on %s is held by %s.", resource, heldBy(l))
+	if left := l.Expires.Sub(now); l.Holder != "" && left > 0 {
+		e.RetryAfter = left
+	} else {
+		e.Detail = "Others wait for the lease on " + resource + "."
+		e.RetryAfter = time.Second
+	}
+	return e
+}
+
+func heldBy(l *store.Lease) string {
+	if l.Worker != "" {
+		return l.Holder + " (" + l.Worker + ")"
+	}
+	return l.Holder
+}
+
+// try grants everything now or returns lease_held. It looks first: a call that
+// is denied takes no writer.
+func (s *Service) try(ctx context.Context, p *headgate.Principal, r *Request) ([]Grant, error) {
+	err := s.cfg.Store.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+		now, err := tx.Leases.Now(ctx)
+		if err != nil {
+			return err
+		}
+		for _, resource := range r.Resources {
+			l, err := tx.Leases.Get(ctx, resource)
+			if headgate.CodeOf(err) == headgate.CodeNotFound {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if !free(&l, now) && !l.Expires.After(now.Add(l.TTL)) && !again(&l, p, r) {
+				return held(&l, resource, now)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	nonces := make([]byte, nonceSize*len(r.Resources))
+	s.randMu.Lock()
+	_, err = io.ReadFull(s.cfg.Rand, nonces)
+	s.randMu.Unlock()
+	if err != nil {
+		return nil, headgate.NewError(headgate.CodeInternal, "no randomness for a nonce: %v", err)
+	}
+	var rows []store.Lease
+	var refusal *headgate.Error
+	var now time.Time
+	took, same := 0, false
+	err = s.cfg.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		rows, refusal, took, same = rows[:0], nil, 0, false
+		if now, err = tx.Leases.Now(ctx); err != nil {
+			return err
+		}
+		return s.grantAll(ctx, tx, p, r, nonces, now, &rows, &refusal, &took, &same)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if refusal != nil { // a clock that went back was put right, and no more
+		return nil, refusal
+	}
+	return s.granted(rows, now, took, same)
+}
+
+// grantAll grants within a transaction. What is held is no error of the
+// transaction when it mends a row whose end is further off than its TTL.
+func (s *Service) grantAll(
+	ctx context.Context, tx *store.Tx, p *headgate.Principal, r *Request, nonces []byte, now time.Time,
+	rows *[]store.Lease, refusal **headgate.Error, took *int, same *bool,
+) error {
+	var old []store.Lease
+	repeats := 0
+	for _, resource := range r.Resources {
+		l, err := tx.Leases.Get(ctx, resource)
+		if headgate.CodeOf(err) == headgate.CodeNotFound {
+			l, err = store.Lease{Resource: resource}, nil
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case again(&l, p, r):
+			if l.Holder == "" || l.Closing || !l.Expires.After(now) {
+				return &headgate.Error{
+					Code: headgate.CodeConflict, Detail: "The grant of this request id has ended.",
+					Fix: "Acquire with a new request id.",
+				}
+			}
+			repeats++
+		case !free(&l, now):
+			if l.Expires.After(now.Add(l.TTL)) { // the store's clock went back
+				if err := tx.Leases.Touch(ctx, resource, l.Epoch, now.Add(l.TTL), now, l.Closing); err != nil {
+					return err
+				}
+				l.Expires = now.Add(l.TTL)
+			}
+			*refusal = held(&l, resource, now)
+			return nil
+		}
+		old = append(old, l)
+	}
+	if repeats == len(old) {
+		*rows, *same = old, true
+		return nil
+	}
+	if repeats > 0 {
+		return headgate.NewError(headgate.CodeConflict, "The request id was used for other resources.")
+	}
+	for i := range old {
+		if old[i].Holder != "" {
+			*took++
+		}
+		l := s.grantOf(&old[i], p, r, nonces[i*nonceSize:(i+1)*nonceSize], now)
+		if err := tx.Leases.Grant(ctx, l); err != nil {
+			return err
+		}
+		*rows = append(*rows, l)
+	}
+	return nil
+}
+
+// free: nobody holds it, or it ran out.
+func free(l *store.Lease, now time.Time) bool { return l.Holder == "" || !l.Expires.After(now) }
+
+// again: the request was granted before.
+func again(l *store.Lease, p *headgate.Principal, r *Request) bool {
+	return r.RequestID != "" && l.Request == requestKey(p, r)
+}
+
+// requestKey keeps the request ids of principals apart.
+func requestKey(p *headgate.Principal, r *Request) string { return p.Name + " " + r.RequestID }
+
+func (s *Service) grantOf(old *store.Lease, p *headgate.Principal, r *Request, nonce []byte, now time.Time) store.Lease {
+	l := store.Lease{
+		Resource: old.Resource, Epoch: nextEpoch(old.Epoch, now), Nonce: nonce, Holder: p.Name, Worker: r.Worker,
+		Audience: r.Audience, TTL: r.TTL, Acquired: now, Expires: now.Add(r.TTL), Changed: now,
+	}
+	if r.RequestID != "" {
+		l.Request = requestKey(p, r)
+	}
+	if r.MaxHold > 0 {
+		l.Until = now.Add(r.MaxHold)
+		if l.Expires.After(l.Until) {
+			l.Expires = l.Until
+		}
+	}
+	return l
+}
+
+// granted is what was committed, with tokens.
+func (s *Service) granted(rows []store.Lease, now time.Time, took int, same bool) ([]Grant, error) {
+	if !same {
+		s.stats.Granted.Add(uint64(len(rows)))
+		s.stats.Takeovers.Add(uint64(took))
+	}
+	out := make([]Grant, len(rows))
+	for i := range rows {
+		l := &rows[i]
+		s.changed(l)
+		token, err := s.token(l, now)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = Grant{
+			Resource: l.Resource, Epoch: l.Epoch, Token: token, Holder: l.Holder, TTL: l.TTL, ExpiresIn: l.Expires.Sub(now), Again: same,
+		}
+	}
+	return out, nil
+}
+
+// token signs the token of a row.
+func (s *Service) token(l *store.Lease, now time.Time) (string, error) {
+	r := s.ring.Load()
+	key := r.signer(now)
+	token, err := sign(&Fence{
+		Resource: l.Resource, Epoch: l.Epoch, Nonce: l.Nonce, Holder: l.Holder, Audience: l.Audience, Issuer: r.issuer, KeyID: key.id,
+	}, key.private)
+	if err != nil {
+		return "", headgate.NewError(headgate.CodeInternal, "a lease token cannot be written: %v", err)
+	}
+	return token, nil
+}
+
+// changed tells this node's waiters and watchers of a committed row.
+func (s *Service) changed(l *store.Lease) {
+	s.seen.raise(l.Resource, l.Epoch)
+	s.queue.notify(l.Resource)
+	s.watch.notify(l.Resource)
+}

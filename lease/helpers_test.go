@@ -1,0 +1,113 @@
+package lease
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/sqlitestore"
+)
+
+func worker(name string) *headgate.Principal {
+	return &headgate.Principal{Name: name, Kind: headgate.KindAgent, Lease: []string{"*"}}
+}
+
+func memory(t testing.TB) store.Store {
+	t.Helper()
+	s, err := sqlitestore.Open(t.Context(), sqlitestore.Config{Memory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func service(t testing.TB, st store.Store) *Service {
+	t.Helper()
+	s, err := Open(t.Context(), Config{Store: st})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// clocked is a store whose clock the test moves.
+type clocked struct {
+	store.Store
+	now time.Time
+}
+
+type clockedLeases struct {
+	store.Leases
+	at *time.Time
+}
+
+func (c clockedLeases) Now(context.Context) (time.Time, error) { return *c.at, nil }
+
+func (c *clocked) with(run func(context.Context, func(context.Context, *store.Tx) error) error, ctx context.Context, fn func(context.Context, *store.Tx) error) error {
+	return run(ctx, func(ctx context.Context, tx *store.Tx) error {
+		other := *tx
+		other.Leases = clockedLeases{tx.Leases, &c.now}
+		return fn(ctx, &other)
+	})
+}
+
+func (c *clocked) Update(ctx context.Context, fn func(context.Context, *store.Tx) error) error {
+	return c.with(c.Store.Update, ctx, fn)
+}
+
+func (c *clocked) View(ctx context.Context, fn func(context.Context, *store.Tx) error) error {
+	return c.with(c.Store.View, ctx, fn)
+}
+
+// rig is a service with a clock of its own.
+type rig struct {
+	*Service
+	t  testing.TB
+	st *clocked
+}
+
+func newRig(t testing.TB, base store.Store) *rig {
+	c := &clocked{Store: base, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	return &rig{Service: service(t, c), t: t, st: c}
+}
+
+func (r *rig) pass(d time.Duration) { r.st.now = r.st.now.Add(d) }
+
+func (r *rig) acquire(who, resource string) Grant {
+	r.t.Helper()
+	g, err := r.Acquire(r.t.Context(), worker(who), Request{Resources: []string{resource}, TTL: 10 * time.Second})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return g[0]
+}
+
+// write commits one event under a token, or says why not.
+func write(ctx context.Context, s *Service, st store.Store, token string) error {
+	f, err := s.Read(ctx, token, "")
+	if err != nil {
+		return err
+	}
+	return st.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		if err := s.Guard(ctx, tx, &f); err != nil {
+			return err
+		}
+		return tx.Outbox.Append(ctx, []store.OutboxRow{{Stream: "s", Event: []byte(f.String())}})
+	})
+}
+
+func (r *rig) write(token string) error { return write(r.t.Context(), r.Service, r.st, token) }
+
+func want(t testing.TB, what string, err error, code headgate.Code) {
+	t.Helper()
+	if got := headgate.CodeOf(err); got != code {
+		t.Errorf("%s: %v, want %q", what, err, code)
+	}
+}

@@ -1,0 +1,532 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
+)
+
+// guardCases is the table of what a guard must refuse; each row says by which
+// predicate. It runs once whole, and once per predicate taken out, when it
+// must notice.
+func guardCases(t *testing.T, without string) (faults []string) {
+	type step struct {
+		what string
+		do   func(*rig) string // returns the token to write with
+		want headgate.Code
+	}
+	for _, c := range []step{
+		{"holder", func(r *rig) string { return r.acquire("a", "r").Token }, ""},
+		{"after a takeover", func(r *rig) string {
+			old := r.acquire("a", "r")
+			r.pass(11 * time.Second)
+			r.acquire("b", "r")
+			return old.Token
+		}, headgate.CodeStaleFence},
+		{"after its own takeover (T16)", func(r *rig) string {
+			old := r.acquire("a", "r")
+			r.pass(11 * time.Second)
+			r.acquire("a", "r")
+			return old.Token
+		}, headgate.CodeStaleFence},
+		{"after release", func(r *rig) string {
+			old := r.acquire("a", "r")
+			if err := r.Release(r.t.Context(), worker("a"), "r", old.Token); err != nil {
+				r.t.Fatal(err)
+			}
+			return old.Token
+		}, headgate.CodeStaleFence},
+		{"same epoch, other nonce", func(r *rig) string {
+			g := r.acquire("a", "r")
+			f, err := r.Read(r.t.Context(), g.Token, "")
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			f.Nonce = []byte("0123456789abcdef")
+			token, err := sign(&f, r.ring.Load().keys[0].private)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			return token
+		}, headgate.CodeFenceConflict},
+		{"gate closed", func(r *rig) string {
+			g := r.acquire("a", "r")
+			if _, err := r.shut(r.t.Context(), "r"); err != nil {
+				r.t.Fatal(err)
+			}
+			return g.Token
+		}, headgate.CodeLeaseClosing},
+		{"ran out", func(r *rig) string {
+			g := r.acquire("a", "r")
+			r.pass(10 * time.Second)
+			return g.Token
+		}, headgate.CodeLeaseExpired},
+		{"a moment before it runs out", func(r *rig) string {
+			g := r.acquire("a", "r")
+			r.pass(10*time.Second - 1)
+			return g.Token
+		}, ""},
+		{"ran out, renewed late", func(r *rig) string {
+			g := r.acquire("a", "r")
+			r.pass(time.Hour)
+			if n, err := r.Renew(r.t.Context(), worker("a"), "r", g.Token, 0); err != nil || !n.Late {
+				r.t.Fatalf("%+v, %v", n, err)
+			}
+			return g.Token
+		}, ""},
+	} {
+		r := newRig(t, memory(t))
+		r.without = without
+		token := c.do(r)
+		if err := r.write(token); headgate.CodeOf(err) != c.want {
+			faults = append(faults, fmt.Sprintf("%s: %v, want %q", c.what, err, c.want))
+		}
+	}
+	return faults
+}
+
+func TestGuard(t *testing.T) {
+	for _, f := range guardCases(t, "") {
+		t.Error(f)
+	}
+}
+
+// TestGuardMutants: every predicate of the guard is needed.
+func TestGuardMutants(t *testing.T) {
+	for _, p := range []string{onEpoch, onNonce, onGate, onExpiry} {
+		if len(guardCases(t, p)) == 0 {
+			t.Errorf("the guard without its predicate on %s went unnoticed", p)
+		}
+	}
+}
+
+func TestAcquireIsExclusive(t *testing.T) {
+	r := newRig(t, memory(t))
+	first := r.acquire("a", "ticket/1")
+	_, err := r.Acquire(t.Context(), worker("b"), Request{Resources: []string{"ticket/1"}})
+	want(t, "second holder", err, headgate.CodeLeaseHeld)
+	if e := headgate.AsError(err); e.RetryAfter != 10*time.Second || !strings.Contains(e.Detail, "held by a") {
+		t.Errorf("%v, retry after %s", e, e.RetryAfter)
+	}
+	_, err = r.Acquire(t.Context(), worker("a"), Request{Resources: []string{"ticket/1"}})
+	want(t, "another worker of the holder", err, headgate.CodeLeaseHeld)
+	r.pass(11 * time.Second)
+	second := r.acquire("b", "ticket/1")
+	if second.Epoch <= first.Epoch {
+		t.Errorf("epoch %d after %d", second.Epoch, first.Epoch)
+	}
+	_, err = r.Renew(t.Context(), worker("a"), "", first.Token, 0)
+	want(t, "renewal of what was taken", err, headgate.CodeLeaseLost)
+	want(t, "release of what was taken", r.Release(t.Context(), worker("a"), "", first.Token), headgate.CodeLeaseLost)
+	if err := r.write(second.Token); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRenewNeedsTheWholeFence: wrong holder, epoch or nonce renew nothing.
+func TestRenewNeedsTheWholeFence(t *testing.T) {
+	r := newRig(t, memory(t))
+	g := r.acquire("a", "r")
+	good, err := r.Read(t.Context(), g.Token, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	forge := func(change func(*Fence)) string {
+		f := good
+		f.Nonce = slices.Clone(good.Nonce)
+		change(&f)
+		token, err := sign(&f, r.ring.Load().keys[0].private)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	for what, c := range map[string]struct {
+		token string
+		who   string
+		code  headgate.Code
+	}{
+		"wrong holder": {g.Token, "b", headgate.CodeFenceForeign},
+		"lower epoch":  {forge(func(f *Fence) { f.Epoch-- }), "a", headgate.CodeLeaseLost},
+		"higher epoch": {forge(func(f *Fence) { f.Epoch++ }), "a", headgate.CodeLeaseLost},
+		"wrong nonce":  {forge(func(f *Fence) { f.Nonce[0] ^= 1 }), "a", headgate.CodeFenceConflict},
+		"no token":     {"hgl1.e30.AAAA", "a", headgate.CodeFenceInvalid},
+	} {
+		_, err := r.Renew(t.Context(), worker(c.who), "r", c.token, 0)
+		want(t, what, err, c.code)
+		want(t, what+", release", r.Release(t.Context(), worker(c.who), "r", c.token), c.code)
+	}
+	_, err = r.Renew(t.Context(), worker("a"), "other", g.Token, 0)
+	want(t, "wrong resource", err, headgate.CodeFenceForeign)
+	no := worker("a")
+	no.Lease = nil
+	_, err = r.Renew(t.Context(), no, "r", g.Token, 0)
+	want(t, "right withdrawn", err, headgate.CodeForbidden)
+}
+
+func TestRequestIDs(t *testing.T) {
+	r := newRig(t, memory(t))
+	ask := func(who, id string, resources ...string) ([]Grant, error) {
+		return r.Acquire(t.Context(), worker(who), Request{Resources: resources, TTL: 10 * time.Second, RequestID: id})
+	}
+	first, err := ask("a", "one", "x", "y")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.pass(4 * time.Second)
+	same, err := ask("a", "one", "y", "x")
+	if err != nil || same[0].Epoch != first[0].Epoch || same[1].Epoch != first[1].Epoch || !same[0].Again || same[0].ExpiresIn != 6*time.Second {
+		t.Errorf("repeated: %+v, %v", same, err)
+	}
+	if err := r.write(same[1].Token); err != nil {
+		t.Error(err)
+	}
+	_, err = ask("b", "one", "x", "y")
+	want(t, "the id of another principal", err, headgate.CodeLeaseHeld)
+	_, err = ask("a", "one", "x", "z")
+	want(t, "other resources", err, headgate.CodeConflict)
+	if err := r.Release(t.Context(), worker("a"), "x", first[0].Token); err != nil {
+		t.Fatal(err)
+	}
+	_, err = ask("a", "one", "x")
+	want(t, "repeated after release", err, headgate.CodeConflict)
+	r.pass(time.Hour)
+	_, err = ask("a", "one", "y")
+	want(t, "repeated after it ran out", err, headgate.CodeConflict)
+	if _, err = ask("a", "two", "x", "y"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSeveralAreGrantedTogetherOrNot(t *testing.T) {
+	r := newRig(t, memory(t))
+	r.acquire("a", "m")
+	_, err := r.Acquire(t.Context(), worker("b"), Request{Resources: []string{"z", "m", "a"}})
+	want(t, "one is held", err, headgate.CodeLeaseHeld)
+	for _, name := range []string{"a", "z"} {
+		_, err := r.Get(t.Context(), name)
+		want(t, name, err, headgate.CodeNotFound)
+	}
+}
+
+// TestCrossedSetsDoNotDeadlock: calls that want the same resources in another
+// order all come to an end.
+func TestCrossedSetsDoNotDeadlock(t *testing.T) {
+	st := memory(t)
+	s := service(t, st)
+	var wg sync.WaitGroup
+	for i := range 12 {
+		wg.Go(func() {
+			set := []string{"a", "b", "c"}
+			if i%2 == 0 {
+				slices.Reverse(set)
+			}
+			p := worker(fmt.Sprint("w", i))
+			g, err := s.Acquire(t.Context(), p, Request{Resources: set[:2], Wait: time.Minute})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for _, one := range g {
+				if err := s.Release(t.Context(), p, one.Resource, one.Token); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if s.Waiting() != 0 || len(s.queue.byResource) != 0 || len(s.queue.byPrincipal) != 0 {
+		t.Errorf("%d calls still wait", s.Waiting())
+	}
+}
+
+// TestWaitersAreServedInOrder: and a newcomer does not jump the queue.
+func TestWaitersAreServedInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory(t)
+		s := service(t, st)
+		held, err := s.Acquire(t.Context(), worker("first"), Request{Resources: []string{"r"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const n = 5
+		order := make(chan int, n)
+		for i := range n {
+			go func() {
+				p := worker(fmt.Sprint("w", i))
+				g, err := s.Acquire(t.Context(), p, Request{Resources: []string{"r"}, Wait: time.Minute})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order <- i
+				if err := s.Release(t.Context(), p, "", g[0].Token); err != nil {
+					t.Error(err)
+				}
+			}()
+			for s.Waiting() <= i {
+				synctest.Wait()
+			}
+		}
+		_, err = s.Acquire(t.Context(), worker("hasty"), Request{Resources: []string{"r"}})
+		want(t, "who would not wait", err, headgate.CodeLeaseHeld)
+		if err := s.Release(t.Context(), worker("first"), "r", held[0].Token); err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			if got := <-order; got != i {
+				t.Errorf("call %d was served as number %d", got, i)
+			}
+		}
+	})
+}
+
+func TestRevoke(t *testing.T) {
+	ctx := t.Context()
+	s := service(t, memory(t))
+	st := s.cfg.Store
+	_, err := s.Revoke(ctx, "r", Revocation{})
+	want(t, "nothing to revoke", err, headgate.CodeNotFound)
+	take := func() Grant {
+		g, err := s.Acquire(ctx, worker("a"), Request{Resources: []string{"r"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g[0]
+	}
+	t.Run("terminate", func(t *testing.T) {
+		g := take()
+		got, err := s.Revoke(ctx, "r", Revocation{Terminate: true})
+		if err != nil || !got.Killed || got.Epoch <= g.Epoch {
+			t.Errorf("%+v, %v", got, err)
+		}
+		want(t, "write", write(ctx, s, st, g.Token), headgate.CodeStaleFence)
+	})
+	t.Run("drain", func(t *testing.T) {
+		g := take()
+		closed := make(chan struct{})
+		done := make(chan Revoked, 1)
+		watching, stop := context.WithCancel(ctx)
+		defer stop()
+		go s.Watch(watching, "r", func(st State) error {
+			if st.Closing {
+				close(closed)
+				return errors.New("enough")
+			}
+			return nil
+		})
+		go func() {
+			got, err := s.Revoke(ctx, "r", Revocation{Deadline: time.Minute})
+			if err != nil {
+				t.Error(err)
+			}
+			done <- got
+		}()
+		<-closed
+		want(t, "write while the gate is closed", write(ctx, s, st, g.Token), headgate.CodeLeaseClosing)
+		_, err := s.Renew(ctx, worker("a"), "r", g.Token, 0)
+		want(t, "renewal while the gate is closed", err, headgate.CodeLeaseClosing)
+		_, err = s.Acquire(ctx, worker("b"), Request{Resources: []string{"r"}})
+		want(t, "acquire while the gate is closed", err, headgate.CodeLeaseHeld)
+		if err := s.Release(ctx, worker("a"), "r", g.Token); err != nil {
+			t.Error(err)
+		}
+		if got := <-done; got.Killed || got.Epoch <= g.Epoch {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("drain without an answer", func(t *testing.T) {
+		g := take()
+		got, err := s.Revoke(ctx, "r", Revocation{Deadline: 10 * time.Millisecond})
+		if err != nil || !got.Killed || got.Epoch <= g.Epoch {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+func TestMaxHold(t *testing.T) {
+	r := newRig(t, memory(t))
+	g, err := r.Acquire(t.Context(), worker("a"), Request{Resources: []string{"r"}, TTL: 10 * time.Second, MaxHold: 15 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.pass(9 * time.Second)
+	n, err := r.Renew(t.Context(), worker("a"), "r", g[0].Token, 0)
+	if err != nil || n.ExpiresIn != 6*time.Second {
+		t.Errorf("%+v, %v", n, err)
+	}
+	r.pass(6 * time.Second)
+	_, err = r.Renew(t.Context(), worker("a"), "r", g[0].Token, 0)
+	want(t, "renewal beyond the longest hold", err, headgate.CodeLeaseExpired)
+}
+
+// TestClockSteps: an hour either way changes who may hold, never what is stale.
+func TestClockSteps(t *testing.T) {
+	for _, jump := range []time.Duration{time.Hour, -time.Hour} {
+		t.Run(jump.String(), func(t *testing.T) {
+			r := newRig(t, memory(t))
+			old := r.acquire("a", "r")
+			r.pass(jump)
+			// Back in time the end is an hour off: the first who asks mends that.
+			if _, err := r.Acquire(t.Context(), worker("b"), Request{Resources: []string{"r"}}); jump < 0 {
+				want(t, "acquire", err, headgate.CodeLeaseHeld)
+				if e := headgate.AsError(err); e.RetryAfter > 10*time.Second {
+					t.Errorf("held for another %s", e.RetryAfter)
+				}
+				r.pass(11 * time.Second)
+				r.acquire("b", "r")
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			st, err := r.Get(t.Context(), "r")
+			if err != nil || st.Holder != "b" || st.Epoch <= old.Epoch {
+				t.Errorf("%+v, %v", st, err)
+			}
+			want(t, "write of the old holder", r.write(old.Token), headgate.CodeStaleFence)
+			r.pass(-jump)
+			want(t, "write of the old holder, later", r.write(old.Token), headgate.CodeStaleFence)
+		})
+	}
+}
+
+// TestLostRows: a row that a restored store does not know cannot make an old
+// token pass, and its epoch is not given again.
+func TestLostRows(t *testing.T) {
+	r := newRig(t, memory(t))
+	lost := r.acquire("a", "r")
+	other := newRig(t, memory(t)) // the store as of before, with the same keys
+	other.ring.Store(r.ring.Load())
+	other.st.now = r.st.now.Add(time.Second)
+	want(t, "write before anybody leased anew", other.write(lost.Token), headgate.CodeStaleFence)
+	fresh := other.acquire("b", "r")
+	if fresh.Epoch <= lost.Epoch {
+		t.Errorf("epoch %d was given although %d was", fresh.Epoch, lost.Epoch)
+	}
+	want(t, "write after", other.write(lost.Token), headgate.CodeStaleFence)
+}
+
+func TestSupersededNeedsNoStore(t *testing.T) {
+	r := newRig(t, memory(t))
+	old := r.acquire("a", "r")
+	f, err := r.Read(t.Context(), old.Token, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Superseded(&f); err != nil {
+		t.Error(err)
+	}
+	r.pass(time.Minute)
+	r.acquire("b", "r")
+	want(t, "superseded", r.Superseded(&f), headgate.CodeStaleFence)
+}
+
+func TestRightToLease(t *testing.T) {
+	s := service(t, memory(t))
+	p := &headgate.Principal{Name: "p", Kind: headgate.KindAgent, Lease: []string{"ticket/*", "x"}}
+	for resource, ok := range map[string]bool{"ticket/1": true, "ticket/1/2": true, "x": true, "ticket": false, "y": false, "x/1": false} {
+		_, err := s.Acquire(t.Context(), p, Request{Resources: []string{resource}})
+		if (err == nil) != ok {
+			t.Errorf("%s: %v", resource, err)
+		}
+	}
+	_, err := s.Acquire(t.Context(), nil, Request{Resources: []string{"x"}})
+	want(t, "nobody", err, headgate.CodeUnauthenticated)
+	admin := &headgate.Principal{Name: "root", Kind: headgate.KindHuman, Roles: []headgate.Role{headgate.RoleAdmin}}
+	if _, err := s.Acquire(t.Context(), admin, Request{Resources: []string{"anything"}}); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []Request{
+		{}, {Resources: []string{""}}, {Resources: []string{"a", "a"}}, {Resources: []string{"a//b"}}, {Resources: []string{"../a"}},
+		{Resources: []string{strings.Repeat("a", 257)}}, {Resources: []string{"a\x00"}}, {Resources: []string{"a"}, TTL: time.Nanosecond},
+		{Resources: []string{"a"}, TTL: -1}, {Resources: []string{"a"}, Wait: time.Hour}, {Resources: []string{"a"}, RequestID: "a\nb"},
+		{Resources: []string{"a"}, Audience: []string{"no spaces"}}, {Resources: make([]string, 65)}, {Resources: []string{"a"}, MaxHold: -1},
+	} {
+		_, err := s.Acquire(t.Context(), admin, bad)
+		want(t, fmt.Sprintf("%.80v", bad), err, headgate.CodeInvalidArgument)
+	}
+}
+
+func TestAudience(t *testing.T) {
+	s := service(t, memory(t))
+	g, err := s.Acquire(t.Context(), worker("a"), Request{Resources: []string{"r"}, Audience: []string{"crm", "crm"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for target, code := range map[string]headgate.Code{"crm": "", "": "", OwnAudience: "", "erp": headgate.CodeFenceForeign} {
+		_, _, err := s.Verify(t.Context(), g[0].Token, target)
+		want(t, "target "+target, err, code)
+	}
+}
+
+// TestKeysRotate: old tokens stay good, new ones are signed by the new key
+// once every node has seen it.
+func TestKeysRotate(t *testing.T) {
+	r := newRig(t, memory(t))
+	g := r.acquire("a", "r")
+	other := service(t, r.st) // a second node
+	if err := r.Rotate(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	n, err := r.Renew(t.Context(), worker("a"), "r", g.Token, 0)
+	if err != nil || KeyIDOf(n.Token) != KeyIDOf(g.Token) {
+		t.Errorf("a key signed before others knew it: %v", err)
+	}
+	r.pass(activateAfter)
+	if n, err = r.Renew(t.Context(), worker("a"), "r", g.Token, 0); err != nil || KeyIDOf(n.Token) == KeyIDOf(g.Token) {
+		t.Errorf("the new key does not sign: %v", err)
+	}
+	for _, token := range []string{g.Token, n.Token} {
+		if _, _, err := other.Verify(t.Context(), token, ""); err != nil {
+			t.Error(err)
+		}
+	}
+	for range keyMemory {
+		if err := r.Rotate(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+		r.pass(activateAfter)
+	}
+	if _, keys := r.Keys(); len(keys) != keyMemory {
+		t.Errorf("%d keys", len(keys))
+	}
+	_, err = r.Read(t.Context(), g.Token, "")
+	want(t, "token of a dropped key", err, headgate.CodeFenceInvalid)
+}
+
+// TestGuardIsPartOfTheWrite: a refused guard leaves nothing behind.
+func TestGuardIsPartOfTheWrite(t *testing.T) {
+	r := newRig(t, memory(t))
+	old := r.acquire("a", "r")
+	r.pass(time.Minute)
+	r.acquire("b", "r")
+	f, err := r.Read(t.Context(), old.Token, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = r.st.Update(t.Context(), func(ctx context.Context, tx *store.Tx) error {
+		if err := tx.Outbox.Append(ctx, []store.OutboxRow{{Stream: "s"}}); err != nil {
+			return err
+		}
+		return r.Guard(ctx, tx, &f)
+	})
+	want(t, "guard last", err, headgate.CodeStaleFence)
+	err = r.st.View(t.Context(), func(ctx context.Context, tx *store.Tx) error {
+		n, err := tx.Outbox.Count(ctx)
+		if n != 0 {
+			t.Errorf("%d events of a stale worker", n)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -88,6 +88,33 @@ func appendBody(b []byte, d *Delivered, expires time.Time) []byte {
 // MAC, the principal, the expiry, and whether a newer claim took the delivery
 // over. Errors: token_invalid, token_foreign, token_expired, token_superseded.
 func (e *Engine) Verify(token, principal string) (*Cause, error) {
+	c, err := e.genuine(token)
+	if err != nil {
+		return nil, err
+	}
+	return e.judge(c, principal)
+}
+
+// VerifyAt checks a token as of a past time: for events that were committed to
+// a database with their token and reach the perimeter only later. A token that
+// was valid then counts, also when it has expired since. Whether a newer claim
+// took the delivery over is not judged, since it may have done so after the
+// commit; who writes to a database with a claim that may be taken over guards
+// the transaction by a fence or an inbox row. Errors: token_invalid,
+// token_foreign, token_expired.
+func (e *Engine) VerifyAt(token, principal string, at time.Time) (*Cause, error) {
+	c, err := e.genuine(token)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.belongs(principal, at); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// genuine checks length, form and MAC, and returns what the token says.
+func (e *Engine) genuine(token string) (*Cause, error) {
 	if len(token) > maxToken || encoding.DecodedLen(len(token)) <= tokenHead+macSize {
 		return nil, headgate.NewError(headgate.CodeTokenInvalid, "the causal token has an impossible length")
 	}
@@ -116,16 +143,24 @@ func (e *Engine) Verify(token, principal string) (*Cause, error) {
 	if !k.until.IsZero() && c.Expires.After(k.until) {
 		return nil, headgate.NewError(headgate.CodeTokenInvalid, "the causal token outlives the key that it was signed with")
 	}
-	return e.judge(c, principal)
+	return c, nil
+}
+
+// belongs checks whose token it is, and that it had not expired at a time.
+func (c *Cause) belongs(principal string, at time.Time) error {
+	if c.Principal != principal {
+		return headgate.NewError(headgate.CodeTokenForeign, "the causal token was given to another principal than %s", quote(principal))
+	}
+	if !at.Before(c.Expires) {
+		return headgate.NewError(headgate.CodeTokenExpired, "the causal token expired at %s", c.Expires.UTC().Format(time.RFC3339))
+	}
+	return nil
 }
 
 // judge decides on a genuine token.
 func (e *Engine) judge(c *Cause, principal string) (*Cause, error) {
-	if c.Principal != principal {
-		return nil, headgate.NewError(headgate.CodeTokenForeign, "the causal token was given to another principal than %s", quote(principal))
-	}
-	if now := e.cfg.Now(); !now.Before(c.Expires) {
-		return nil, headgate.NewError(headgate.CodeTokenExpired, "the causal token expired at %s", c.Expires.UTC().Format(time.RFC3339))
+	if err := c.belongs(principal, e.cfg.Now()); err != nil {
+		return nil, err
 	}
 	if claims := e.claims.Load(); claims != nil && (*claims).Superseded(c.Subscription, c.Stream, c.Position, c.Attempt) {
 		return nil, headgate.NewError(headgate.CodeTokenSuperseded, "attempt %d of this delivery was taken over by a newer claim", c.Attempt)

@@ -52,7 +52,7 @@ func (r *run) verify() {
 		if slices.Contains(r.s.Tokens[:k], token) {
 			continue // the same delivery again
 		}
-		c, err := r.p.cfg.Causal.Verify(token, r.s.Principal.Name)
+		c, err := r.verifyToken(token)
 		if err != nil {
 			r.causeErr = errorOf(err)
 			r.ignored(string(r.causeErr.Code))
@@ -60,6 +60,13 @@ func (r *run) verify() {
 		}
 		r.causes = append(r.causes, c)
 	}
+}
+
+func (r *run) verifyToken(token string) (*causal.Cause, error) {
+	if r.s.AsOf.IsZero() {
+		return r.p.cfg.Causal.Verify(token, r.s.Principal.Name)
+	}
+	return r.p.cfg.Causal.VerifyAt(token, r.s.Principal.Name, r.s.AsOf)
 }
 
 // parent returns the direct cause's event id and root, as far as the run got

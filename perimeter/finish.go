@@ -117,6 +117,9 @@ func parseRef(s string) headgate.ContractRef {
 
 // record puts the refusals into quarantine, all in one wait.
 func (r *run) record(ctx context.Context) {
+	if r.s.Unrecorded {
+		return
+	}
 	var refusals []quarantine.Refusal
 	var items []int
 	id, root := r.parent()

@@ -85,8 +85,25 @@ func (p *Perimeter) start(s *Submission) *run {
 func (r *run) judge(ctx context.Context) {
 	for i := range r.s.Items {
 		r.judgeOne(ctx, i)
+		if r.s.InOrder && r.entries[i].state == stateRefused && retryable(r.results[i].Err) {
+			r.stop(i + 1)
+			return
+		}
 	}
 }
+
+// stop answers the items from the given one on as not attempted.
+func (r *run) stop(from int) {
+	for i := from; i < len(r.s.Items); i++ {
+		r.results[i].Event = r.s.Items[i].Event
+		r.entries[i].state, r.entries[i].failure = stateRefused, true
+		r.results[i].Stage = StageStamp
+		r.results[i].Err = &headgate.Error{Code: headgate.CodeCanceled, Detail: "an item before it has to be repeated first", Outcome: headgate.NotApplied}
+	}
+}
+
+// retryable reports whether the same item may be admitted later.
+func retryable(err *headgate.Error) bool { return err.Info().Retry == headgate.RetryLater }
 
 func (r *run) judgeOne(ctx context.Context, i int) {
 	r.results[i].Event = r.s.Items[i].Event

@@ -38,6 +38,16 @@ type Submission struct {
 	// Received is when the last byte was read; zero means when Admit or
 	// Prepare was called. From here on the verdict's time is measured.
 	Received time.Time
+	// AsOf is when the events were committed to the database that they come
+	// from: their tokens are judged as of then. Zero means now.
+	AsOf time.Time
+	// InOrder stops at the first item that cannot be admitted now but may be
+	// later (throttled, unavailable, over the rate): the items behind it are
+	// answered as canceled, so that repeating them keeps their order.
+	InOrder bool
+	// Unrecorded leaves the refusals to the caller, who keeps them himself:
+	// Results say which there are, and no record is made here.
+	Unrecorded bool
 }
 
 // Item is one event as a door decoded it.

@@ -2,6 +2,7 @@ package quarantine
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"sync"
 	"time"
@@ -29,6 +30,17 @@ func (m *minter) next(now time.Time) string {
 	var id uuid.UUID
 	rand.Read(id[8:]) // never fails (crypto/rand)
 	binary.BigEndian.PutUint64(id[:8], v>>12<<16|7<<12|v&0xfff)
+	id[8] = id[8]&0x3f | 0x80
+	return id.String()
+}
+
+// qidOf makes the QID of something that was written at a time and has an
+// identity of its own: the same for the same, in the form of all QIDs.
+func qidOf(at time.Time, key string) string {
+	sum := sha256.Sum256([]byte(key))
+	var id uuid.UUID
+	copy(id[:], sum[:])
+	binary.BigEndian.PutUint64(id[:8], uint64(max(at.UnixMilli(), 0))<<16|7<<12|binary.BigEndian.Uint64(sum[16:])&0xfff)
 	id[8] = id[8]&0x3f | 0x80
 	return id.String()
 }

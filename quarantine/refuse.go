@@ -156,6 +156,49 @@ func (q *Quarantine) countRefusals(ctx context.Context, principal string, since 
 	return total
 }
 
+// Keep records refusals whole and without a quota, all in one transaction, and
+// returns their QIDs: for events that are owed, such as those of a committed
+// transaction. It fails when the store does, and with quarantine_full at the
+// bound; then none is kept and the caller repeats it. at and key make the QIDs,
+// so that keeping the same refusal twice yields one record: at is when the
+// event was written, key its identity where it comes from.
+func (q *Quarantine) Keep(ctx context.Context, rs []Refusal, at []time.Time, keys []string) ([]string, error) {
+	now := q.cfg.Now()
+	recs := make([]store.QuarantineRecord, len(rs))
+	qids := make([]string, len(rs))
+	for i := range rs {
+		body := rs[i].Raw
+		if rs[i].Event != nil {
+			body = rs[i].Event.Data
+		}
+		recs[i] = q.refusalRecord(&rs[i], body, len(body), now)
+		qids[i] = qidOf(at[i], keys[i])
+		recs[i].QID = qids[i]
+	}
+	added := 0
+	err := q.cfg.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		added = 0
+		if q.refused.atLimit() {
+			return headgate.NewError(headgate.CodeQuarantineFull, "%d refusals are kept, as many as may be", q.cfg.MaxRecords)
+		}
+		for _, rec := range recs {
+			isNew, err := tx.Quarantine.Put(ctx, rec)
+			if err != nil {
+				return err
+			}
+			if isNew && rec.Kind == store.KindRefused {
+				added++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	q.refused.add(added)
+	return qids, nil
+}
+
 func (q *Quarantine) refusalRecord(r *Refusal, body []byte, kept int, now time.Time) store.QuarantineRecord {
 	d := q.detail(r.Event)
 	d.Door, d.Stage, d.RequestID = cleanLine(r.Door, maxName), r.Stage, cleanLine(r.RequestID, maxName)

@@ -177,6 +177,10 @@ func (t *tailer) run(ctx context.Context) error {
 func (t *tailer) read(ctx context.Context, stream string, sub broker.Subscription) error {
 	for {
 		ds, err := sub.Receive(ctx, tailBuffer)
+		var gap *broker.GapError
+		if errors.As(err, &gap) {
+			continue // the next event shows the gap in its offset
+		}
 		if err != nil {
 			return err
 		}

@@ -98,10 +98,38 @@ func (x *Index) follow(ctx context.Context, stream string) (progress bool, err e
 				return progress, err
 			}
 		}
+		var gap *broker.GapError
+		if errors.As(err, &gap) {
+			err = x.stepOver(ctx, gap, cursors)
+		}
 		if err != nil {
 			return progress, err
 		}
 	}
+}
+
+// stepOver moves the cursor behind events that cannot be read any more. When
+// events ahead of the gap are still to come, the cursor follows from those.
+func (x *Index) stepOver(ctx context.Context, gap *broker.GapError, cursors map[uint32]uint64) error {
+	x.cfg.Log.Error("stored events cannot be read and are missing from the index", "stream", gap.Stream,
+		"partition", gap.Partition, "from", gap.From, "to", gap.To, "error", gap.Err)
+	if at := cursors[gap.Partition]; at < gap.From || at >= gap.To {
+		return nil
+	}
+	x.writing.RLock()
+	defer x.writing.RUnlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	err := x.cfg.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		return tx.Index.SetCursor(ctx, gap.Stream, gap.Partition, gap.To)
+	})
+	if err != nil {
+		return err
+	}
+	cursors[gap.Partition] = gap.To
+	x.broadcast()
+	return nil
 }
 
 // cursors reads how far the index came in each partition of a stream.

@@ -263,6 +263,29 @@ func TestRetention(t *testing.T) {
 	b.wait(t)
 }
 
+// Events that cannot be read are missing from the index; it does not stop, and
+// it is up to date without them.
+func TestDamagedEventsAreSteppedOver(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	b := newBench(t, nil)
+	for i := range 6 {
+		b.publish(t, "beta", plain(fmt.Sprint("e", i)))
+	}
+	for _, off := range []uint64{2, 3, 5} { // in the middle, and the last one
+		if err := b.broker.Damage(ctx, "beta", headgate.Position{Offset: off}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.run(t)
+	b.wait(t)
+	for i, found := range []bool{true, true, false, false, true, false} {
+		if _, err := b.Event(ctx, fmt.Sprint("e", i)); (err == nil) != found {
+			t.Errorf("e%d: %v, want found=%v", i, err, found)
+		}
+	}
+}
+
 func TestWaitSaysHowFarBehind(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -52,6 +53,11 @@ func (s *sub) feed(ctx context.Context, stream string, good func()) error {
 	m := matcher{plan: s.plan, types: map[string]bool{}}
 	for {
 		batch, err := sub.Receive(ctx, receiveBatch)
+		var gap *broker.GapError
+		if errors.As(err, &gap) {
+			s.lost(gap)
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -60,6 +66,29 @@ func (s *sub) feed(ctx context.Context, stream string, good func()) error {
 			return err
 		}
 	}
+}
+
+// lost steps over events that the broker cannot read any more. They count as
+// trimmed, so that the floor can pass them. The report may come before events
+// that stand ahead of the gap, and again after a new subscription.
+func (s *sub) lost(gap *broker.GapError) {
+	s.r.log.Error("stored events cannot be read and are lost", "subscription", s.name, "stream", gap.Stream,
+		"partition", gap.Partition, "from", gap.From, "to", gap.To, "err", gap.Err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.parts[partID{gap.Stream, gap.Partition}]
+	if p == nil {
+		p = s.addPart(store.Progress{Subscription: s.name, Stream: gap.Stream, Partition: gap.Partition})
+	}
+	for off := max(gap.From, p.floor); off < gap.To; off++ {
+		if p.mark(off) {
+			p.counts.Trimmed++
+		}
+	}
+	if p.head >= gap.From && p.head < gap.To {
+		s.advanceHead(p, gap.To)
+	}
+	s.dirty(p)
 }
 
 // accept takes deliveries of the broker in: what matches is queued, all else

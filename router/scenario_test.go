@@ -161,7 +161,7 @@ func (sc *scenario) do(line string) []string {
 		pos, _ := headgate.ParsePosition(w[2])
 		n, _ := strconv.Atoi(w[3])
 		return []string{fmt.Sprint(sc.router.Superseded(w[1], "events", pos, n))}
-	case "pause", "resume", "delete", "unblock", "trim":
+	case "pause", "resume", "delete", "unblock", "trim", "damage":
 		return sc.doManage(ctx, w)
 	case "restart", "crash":
 		if w[0] == "crash" {
@@ -360,6 +360,11 @@ func (sc *scenario) doManage(ctx context.Context, w []string) []string {
 		part, _ := strconv.ParseUint(w[1], 10, 32)
 		below, _ := strconv.ParseUint(w[2], 10, 64)
 		err = sc.broker.Trim(ctx, "events", uint32(part), below)
+	case "damage":
+		var pos headgate.Position
+		if pos, err = headgate.ParsePosition(w[1]); err == nil {
+			err = sc.broker.Damage(ctx, "events", pos)
+		}
 	}
 	if err != nil {
 		return []string{err.Error()}

@@ -229,3 +229,23 @@ func (b *Broker) stream(ctx context.Context, name string) (*stream, error) {
 }
 
 func size(e *headgate.Event) int { return len(eventcodec.Append(nil, e)) }
+
+// Damage makes a stored event unreadable, as a damaged disk does. Readers step
+// over it with a [broker.GapError].
+func (b *Broker) Damage(ctx context.Context, stream string, pos headgate.Position) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s, err := b.stream(ctx, stream)
+	if err != nil {
+		return err
+	}
+	if int(pos.Partition) >= len(s.parts) {
+		return broker.NoPartition(stream, pos.Partition)
+	}
+	p := s.parts[pos.Partition]
+	if p.damaged == nil {
+		p.damaged = map[uint64]bool{}
+	}
+	p.damaged[pos.Offset] = true
+	return nil
+}

@@ -46,6 +46,7 @@ type partition struct {
 	sizes   []int
 	bytes   int64
 	changed chan struct{} // closed and replaced when the log grows
+	damaged map[uint64]bool
 }
 
 func (p *partition) next() uint64 { return p.first + uint64(len(p.log)) }
@@ -74,14 +75,23 @@ func (p *partition) trim(below uint64) {
 	p.first += n
 }
 
-// read returns a copy of up to limit events from the offset on.
+// read returns a copy of up to limit events from the offset on, up to damaged
+// ones, which it steps over only where they come first.
 func (p *partition) read(from uint64, limit int) []broker.Stored {
-	from = max(from, p.first)
-	if from >= p.next() || limit == 0 {
-		return nil
+	from = p.readable(max(from, p.first))
+	var events []broker.Stored
+	for off := from; off < p.next() && len(events) < limit && !p.damaged[off]; off++ {
+		events = append(events, p.log[off-p.first])
 	}
-	part := p.log[from-p.first:]
-	return append([]broker.Stored(nil), part[:min(limit, len(part))]...)
+	return events
+}
+
+// readable returns the first offset from the given one on that is not damaged.
+func (p *partition) readable(from uint64) uint64 {
+	for p.damaged[from] {
+		from++
+	}
+	return from
 }
 
 // ident is the key of every dedupe.

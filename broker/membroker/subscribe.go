@@ -16,6 +16,7 @@ const readBatch = 256
 // subscription is one reader: a goroutine per partition that feeds a window.
 type subscription struct {
 	b      *Broker
+	stream string
 	window *window.Window
 	cancel context.CancelFunc
 	once   sync.Once
@@ -33,10 +34,11 @@ func (b *Broker) Subscribe(ctx context.Context, spec broker.SubscribeSpec) (brok
 		return nil, err
 	}
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	sub := &subscription{b: b, window: window.New(len(s.parts), spec.Buffer), cancel: cancel}
+	sub := &subscription{b: b, stream: spec.Stream, window: window.New(len(s.parts), spec.Buffer), cancel: cancel}
 	b.subs[sub] = struct{}{}
 	for _, p := range s.parts {
-		sub.wg.Go(func() { sub.read(life, p, spec.From[p.number]) })
+		from := spec.From[p.number] // read now: the map is the caller's
+		sub.wg.Go(func() { sub.read(life, p, from) })
 	}
 	return sub, nil
 }
@@ -49,6 +51,10 @@ func (s *subscription) read(ctx context.Context, p *partition, from uint64) {
 			return
 		}
 		s.b.mu.Lock()
+		if next := p.readable(from); next > from {
+			s.window.Report(&broker.GapError{Stream: s.stream, Partition: p.number, From: from, To: next, Err: errInjected})
+			from = next
+		}
 		events, changed := p.read(from, min(room, readBatch)), p.changed
 		s.b.mu.Unlock()
 		if len(events) == 0 {

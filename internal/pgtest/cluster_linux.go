@@ -154,6 +154,19 @@ func (c *Cluster) Restart() {
 	}
 }
 
+// Demote makes a stopped server start as a standby, until it is promoted.
+func (c *Cluster) Demote() {
+	c.t.Helper()
+	if err := os.WriteFile(filepath.Join(c.dir, "data", "standby.signal"), nil, 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+	if c.cred != nil {
+		if err := os.Chown(filepath.Join(c.dir, "data", "standby.signal"), int(c.cred.Uid), int(c.cred.Gid)); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
 // Stop ends the server's sessions and then the server, in good order.
 func (c *Cluster) Stop() { c.signal(syscall.SIGINT) }
 

@@ -48,8 +48,10 @@ func refusal(e *headgate.Error, p *pgconn.PgError) {
 		e.Detail = "the store cannot write here"
 	case p.Code == "22003":
 		e.Code, e.Detail = headgate.CodeInvalidArgument, "a number is above the greatest that the store keeps"
-	case p.Code == "53200", class == "54":
-		e.Code, e.Detail = headgate.CodeTooLarge, "a value is larger than the store can keep"
+	case class == "54":
+		e.Code, e.Detail = headgate.CodeInvalidArgument, "a value is larger than the store can keep"
+	case p.Code == "53200":
+		e.Code, e.Detail = headgate.CodeTooLarge, "a value is larger than the memory of the store's database"
 	case class == "XX":
 		e.Code, e.Detail, e.Fix = headgate.CodeInternal, "the store's database is damaged", "Stop the nodes and look into the server's log."
 	case class == "08", class == "53", class == "57", class == "58":
@@ -90,14 +92,19 @@ func connectError(where string, err error) error {
 	return e
 }
 
-// short returns the message of the innermost error, which names no user.
+// short returns the last line of an error, or the server's words, without the
+// user that pgconn puts before them.
 func short(err error) string {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
 		return fmt.Sprintf("%s (SQLSTATE %s)", clip(refused.Message), clip(refused.Code))
 	}
-	lines := strings.Split(err.Error(), "\n")
-	return clip(strings.TrimSpace(lines[len(lines)-1]))
+	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	last := strings.TrimSpace(lines[len(lines)-1])
+	if _, rest, found := strings.Cut(last, "`: "); found {
+		last = rest
+	}
+	return clip(last)
 }
 
 // abandoned is the error of a call whose context ended before it began.

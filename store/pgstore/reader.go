@@ -36,10 +36,9 @@ func (r *readers) view(ctx context.Context, fn function) error {
 		return abandoned(ctx)
 	}
 	defer func() { <-r.slots }()
-	c := r.take()
-	if c != nil {
-		err := r.once(ctx, c, fn)
-		if c.fate != fateLost || c.heard || ctx.Err() != nil {
+	if c := r.take(); c != nil {
+		stale, err := r.once(ctx, c, fn)
+		if !stale {
 			return err
 		}
 		r.close() // the others are no better
@@ -48,21 +47,25 @@ func (r *readers) view(ctx context.Context, fn function) error {
 	if err != nil {
 		return err
 	}
-	return r.once(ctx, c, fn)
+	_, err = r.once(ctx, c, fn)
+	return err
 }
 
-// once runs fn on a connection, which goes to the pool or is closed.
-func (r *readers) once(ctx context.Context, c *conn, fn function) error {
+// once runs fn on a connection, which goes to the pool or is closed. It also
+// says whether the connection turned out to be dead before it answered
+// anything.
+func (r *readers) once(ctx context.Context, c *conn, fn function) (stale bool, err error) {
 	sound := false
 	defer func() { r.give(c, sound) }()
 	c.begin(ctx, sqlSnapshot)
-	err := call(ctx, r.log, c, nil, fn)
+	err = call(ctx, r.log, c, nil, fn)
 	if err == nil && c.fault != nil { // it swallowed the failure
 		err = storeError(c.fault)
 	}
+	stale = c.fate == fateLost && !c.heard && ctx.Err() == nil
 	c.rollback()
 	sound = !c.dead()
-	return err
+	return stale, err
 }
 
 // take returns an idle connection, or nil.

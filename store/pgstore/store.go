@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"net"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -63,7 +64,8 @@ type Config struct {
 	// Logger is for faults that nobody is answered with; default slog.Default.
 	Logger *slog.Logger
 
-	optimistic bool // SERIALIZABLE instead of the lock, for the benchmark of both
+	optimistic bool                    // SERIALIZABLE instead of the lock, for the benchmark of both
+	wrap       func(net.Conn) net.Conn // the network, for tests
 }
 
 // Store is the store. It implements store.Store.
@@ -153,7 +155,7 @@ func (s *Store) first(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.connect(ctx, s.cfg.IdleTimeout)
+	c, err := s.connect(ctx, writerSession)
 	if err != nil {
 		return nil, err
 	}
@@ -167,11 +169,11 @@ func (s *Store) first(ctx context.Context) (*conn, error) {
 }
 
 func (s *Store) connectWriter() (*conn, error) {
-	return s.connect(context.Background(), s.cfg.IdleTimeout)
+	return s.connect(context.Background(), writerSession)
 }
 
 func (s *Store) connectReader(ctx context.Context) (*conn, error) {
-	c, err := s.connect(ctx, viewIdle)
+	c, err := s.connect(ctx, readerSession)
 	if err != nil && ctx.Err() != nil {
 		return nil, abandoned(ctx)
 	}
@@ -183,16 +185,29 @@ func (s *Store) where() string {
 	return fmt.Sprintf("%s:%d/%s", clip(s.server.Host), s.server.Port, clip(s.server.Database))
 }
 
+// What a session is for.
+type purpose bool
+
+const (
+	writerSession purpose = true
+	readerSession purpose = false
+)
+
 // connect opens one more connection and looks at the server behind it.
-func (s *Store) connect(ctx context.Context, idle time.Duration) (*conn, error) {
+func (s *Store) connect(ctx context.Context, p purpose) (*conn, error) {
 	c := &conn{
 		prefix: `"` + s.cfg.Schema + `".`, limit: s.cfg.StatementTimeout + grace, stmts: map[string]string{}, used: time.Now(),
 	}
 	server := s.server.Copy()
-	s.session(server.RuntimeParams, idle)
+	s.session(server.RuntimeParams, p)
 	server.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		if c.ending && n.SeverityUnlocalized == "WARNING" {
 			c.doubt = true
+		}
+	}
+	if s.cfg.wrap != nil {
+		server.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, network net.Conn) (net.Conn, error) {
+			return s.cfg.wrap(network), nil
 		}
 	}
 	theirs := server.ValidateConnect
@@ -217,10 +232,16 @@ func (s *Store) connect(ctx context.Context, idle time.Duration) (*conn, error) 
 
 // session sets what every session of ours is made with. The URL may choose the
 // application's name; what correctness rests on it cannot choose.
-func (s *Store) session(params map[string]string, idle time.Duration) {
+func (s *Store) session(params map[string]string, p purpose) {
 	commit := "on"
 	if s.cfg.Relaxed {
 		commit = "off"
+	}
+	// A reader's filters differ much in how many rows they select: its plans are
+	// made for the values. The writer's statements find single rows.
+	idle, plans := viewIdle, "force_custom_plan"
+	if p == writerSession {
+		idle, plans = s.cfg.IdleTimeout, "auto"
 	}
 	if params["application_name"] == "" {
 		params["application_name"] = "headgate"
@@ -238,8 +259,10 @@ func (s *Store) session(params map[string]string, idle time.Duration) {
 		"idle_in_transaction_session_timeout": ms(idle),
 		// Every query has its index. A plan that was made while a table was small
 		// must not read it whole when it is large.
-		"enable_seqscan": "off",
-		"jit":            "off",
+		"enable_seqscan":   "off",
+		"jit":              "off",
+		"plan_cache_mode":  plans,
+		"random_page_cost": "1.1",
 	} {
 		params[name] = value
 	}

@@ -1,0 +1,206 @@
+package pgstore
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/pgtest"
+	"github.com/headgate/headgate/store/storetest"
+)
+
+// lenient swallows what a flood reports when the server goes away under it.
+type lenient struct {
+	testing.TB
+	failed atomic.Pointer[string]
+}
+
+func (l *lenient) Errorf(format string, args ...any) {
+	s := fmt.Sprintf(format, args...)
+	l.failed.Store(&s)
+}
+
+// answers notes what a flood says was answered.
+type answers struct {
+	mu   sync.Mutex
+	seen [8]uint64
+	n    int
+	more chan struct{}
+}
+
+func (a *answers) Write(p []byte) (int, error) {
+	var w int
+	var n uint64
+	if _, err := fmt.Sscanf(string(p), "answered %d %d", &w, &n); err != nil {
+		return 0, err
+	}
+	a.mu.Lock()
+	a.seen[w] = max(a.seen[w], n)
+	a.n++
+	a.mu.Unlock()
+	select {
+	case a.more <- struct{}{}:
+	default:
+	}
+	return len(p), nil
+}
+
+func (a *answers) all() []uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	seen := a.seen
+	return seen[:]
+}
+
+// TestOutsideServerCrash crashes the server under a flood: the same store
+// finds it again, and all that was answered is there, whole.
+func TestOutsideServerCrash(t *testing.T) {
+	server := pgtest.Start(t)
+	s := openTest(t, Config{URL: server.URL(), ConnectTimeout: time.Second})
+	a := &answers{more: make(chan struct{}, 1)}
+	for round := range 4 {
+		flooding := make(chan struct{})
+		l := &lenient{TB: t}
+		go func() {
+			defer close(flooding)
+			storetest.Flood(t.Context(), l, s, a)
+		}()
+		for range 20 + 30*round {
+			<-a.more
+		}
+		if round%2 == 0 {
+			server.Crash()
+		} else {
+			server.Stop()
+		}
+		<-flooding
+		if l.failed.Load() == nil {
+			t.Fatal("the flood went on without a server")
+		}
+		err := s.Update(t.Context(), put("down"))
+		wantCode(t, err, headgate.CodeUnavailable, "")
+		if o := headgate.AsError(err).Info().Outcome; o != headgate.NotApplied {
+			t.Errorf("outcome %s", o)
+		}
+		wantCode(t, s.View(t.Context(), put("down")), headgate.CodeUnavailable, "")
+		server.Restart()
+		storetest.VerifyFlood(t, s, a.all())
+		if err := s.Update(t.Context(), put("up")); err != nil {
+			t.Errorf("after the restart: %v", err)
+		}
+	}
+	t.Logf("%d answers", a.n)
+}
+
+// TestOutsideUnfitServers opens servers that would lose what they answered, or
+// cannot be written to.
+func TestOutsideUnfitServers(t *testing.T) {
+	server := pgtest.Start(t, "fsync=off", "full_page_writes=off")
+	wantCode(t, tryOpen(t, Config{URL: server.URL()}), headgate.CodeInvalidConfig, "fsync=off")
+	if got := objects(t, server.URL(), "headgate"); len(got) != 0 {
+		t.Errorf("the refused server was changed: %q", got)
+	}
+	s := openTest(t, Config{URL: server.URL(), Schema: "headgate", Relaxed: true})
+	if i := s.Info(); i.Durable || !strings.Contains(i.Words, "fsync=off") {
+		t.Errorf("%+v", i)
+	}
+}
+
+// TestOutsideStandby: a server that turned into a standby is refused, by Open
+// and by a store that was open before.
+func TestOutsideStandby(t *testing.T) {
+	server := pgtest.Start(t)
+	s := openTest(t, Config{URL: server.URL()})
+	if err := s.Update(t.Context(), put("a")); err != nil {
+		t.Fatal(err)
+	}
+	server.Stop()
+	server.Demote()
+	server.Restart()
+	for _, err := range []error{tryOpen(t, Config{URL: server.URL()}), s.Update(t.Context(), put("b")), s.View(t.Context(), put("b"))} {
+		wantCode(t, err, headgate.CodeInvalidConfig, "standby")
+	}
+	pgtest.Exec(t, server.URL(), "SELECT pg_promote()")
+	if err := s.Update(t.Context(), put("c")); err != nil {
+		t.Error(err)
+	}
+	if n := keys(t, s); n != 2 {
+		t.Errorf("%d settings, want 2", n)
+	}
+}
+
+// TestOutsideSynchronousStandbyIsGone: a commit that the server gives up to
+// replicate is not answered as durable. The server calls it committed, with a
+// warning.
+func TestOutsideSynchronousStandbyIsGone(t *testing.T) {
+	server := pgtest.Start(t)
+	s := openTest(t, Config{URL: server.URL(), StatementTimeout: 300 * time.Millisecond})
+	if err := s.Update(t.Context(), put("a")); err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Exec(t, server.URL(), "ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+	pgtest.Exec(t, server.URL(), "SELECT pg_reload_conf()")
+	result := make(chan error, 1)
+	go func() {
+		for { // until the writer's session has read the setting
+			if err := s.Update(t.Context(), put("b")); err != nil {
+				result <- err
+				return
+			}
+		}
+	}()
+	for len(pgtest.Exec(t, server.URL(), "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")) == 0 {
+	}
+	wantCode(t, <-result, headgate.CodeUnknownOutcome, "")
+	if n := keys(t, s); n != 2 {
+		t.Errorf("%d settings, want 2", n)
+	}
+	// A commit that hangs is not waited for without end.
+	began := time.Now()
+	wantCode(t, s.Update(t.Context(), put("c")), headgate.CodeUnknownOutcome, "")
+	if took := time.Since(began); took > grace+5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	pgtest.Exec(t, server.URL(), "ALTER SYSTEM RESET synchronous_standby_names")
+	pgtest.Exec(t, server.URL(), "SELECT pg_reload_conf()")
+}
+
+// TestOutsideEveryCommitIsFlushed counts flushes of the server's log: none
+// less than commits.
+func TestOutsideEveryCommitIsFlushed(t *testing.T) {
+	server := pgtest.Start(t, "autovacuum=off")
+	s := openTest(t, Config{URL: server.URL()})
+	syncs := func() (n int) {
+		pgtest.Exec(t, server.URL(), "SELECT pg_stat_force_next_flush()")
+		if _, err := fmt.Sscan(pgtest.Exec(t, server.URL(), "SELECT wal_sync FROM pg_stat_wal")[0][0], &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	const n = 50
+	update := func(s *Store) {
+		t.Helper()
+		for i := range n {
+			if err := s.Update(t.Context(), put(fmt.Sprint(i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Close(); err != nil { // the session reports its numbers when it ends
+			t.Fatal(err)
+		}
+	}
+	before := syncs()
+	update(s)
+	between := syncs()
+	if got := between - before; got < n {
+		t.Errorf("%d commits took %d flushes", n, got)
+	}
+	update(openTest(t, Config{URL: server.URL(), Relaxed: true}))
+	if got := syncs() - between; got >= n {
+		t.Errorf("%d relaxed commits took %d flushes: the count says nothing", n, got)
+	}
+}

@@ -79,6 +79,7 @@ func cloudEvent() *huma.Schema {
 // answers, which may gain members.
 var requestOnly = map[string]bool{
 	"PullRequest": true, "SettleRequest": true, "Settlement": true, "SubscriptionSpec": true, "Deliver": true, "RotateRequest": true,
+	"AcquireRequest": true, "LeaseRequest": true, "RevokeRequest": true, "VerifyRequest": true,
 }
 
 // relax corrects what the generator assumes of Go types: answers are open to

@@ -55,7 +55,7 @@ func (o *operator) principalRoutes() []gateway.Route {
 
 func principalOf(p *store.Principal) api.Principal {
 	out := api.Principal{
-		Name: p.Name, Kind: p.Kind, Roles: p.Roles, Emit: p.Emit, Listen: p.Listen, Disabled: p.Disabled, Managed: p.Managed, Created: p.Created,
+		Name: p.Name, Kind: p.Kind, Roles: p.Roles, Emit: p.Emit, Listen: p.Listen, Lease: p.Lease, Disabled: p.Disabled, Managed: p.Managed, Created: p.Created,
 	}
 	if p.Roots.Allowed {
 		out.Roots = &api.RootRight{Rate: p.Roots.Rate, Burst: p.Roots.Burst}
@@ -91,7 +91,7 @@ func named(c *gateway.Call) (headgate.Principal, error) {
 	if err := c.Decode(&in); err != nil {
 		return headgate.Principal{}, err
 	}
-	p := headgate.Principal{Name: in.Name, Kind: in.Kind, Roles: in.Roles, Emit: in.Emit, Listen: in.Listen, Disabled: in.Disabled}
+	p := headgate.Principal{Name: in.Name, Kind: in.Kind, Roles: in.Roles, Emit: in.Emit, Listen: in.Listen, Lease: in.Lease, Disabled: in.Disabled}
 	if in.Roots != nil {
 		p.Roots = headgate.RootRight{Allowed: true, Rate: in.Roots.Rate, Burst: in.Roots.Burst}
 	}

@@ -92,6 +92,7 @@ type Principal struct {
 	Roles    []headgate.Role `json:"roles,omitempty"`
 	Emit     []string        `json:"emit,omitempty" doc:"Type patterns that may be published"`
 	Listen   []string        `json:"listen,omitempty" doc:"Type patterns that may be consumed"`
+	Lease    []string        `json:"lease,omitempty" doc:"Resource patterns that may be leased: a resource, PREFIX/* or *"`
 	Roots    *RootRight      `json:"roots,omitempty" doc:"Right to publish without a cause; absent means none"`
 	Disabled bool            `json:"disabled,omitempty"`
 	Managed  string          `json:"managed,omitempty"`

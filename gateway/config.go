@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/broker"
+	"github.com/headgate/headgate/lease"
 	"github.com/headgate/headgate/perimeter"
 	"github.com/headgate/headgate/principal"
 	"github.com/headgate/headgate/router"
@@ -25,6 +26,8 @@ type Config struct {
 	Principals *principal.Directory
 	Broker     broker.Broker // read by the live stream
 	Topology   *topology.Table
+	// Leases grants leases. Nil: there are no such routes.
+	Leases *lease.Service
 
 	// Metrics serves /metrics. Nil: there is no such route.
 	Metrics http.Handler

@@ -55,6 +55,7 @@ func New(cfg Config) (*Gateway, error) {
 	g.addPublish()
 	g.addDeliveries()
 	g.addTail()
+	g.addLeases()
 	g.addHealth()
 	return g, nil
 }

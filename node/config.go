@@ -120,6 +120,8 @@ type Principal struct {
 	// Emit and Listen are the types it may publish and consume.
 	Emit   []string `yaml:"emit"`
 	Listen []string `yaml:"listen"`
+	// Lease are the resources it may take leases on: a resource, PREFIX/* or *.
+	Lease []string `yaml:"lease"`
 	// Roots is none (default) or the rate at which it may start causal trees.
 	Roots Roots `yaml:"roots"`
 	// Token is a reference (env:NAME or file:PATH) to a token chosen by the

@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/gateway"
 	"github.com/headgate/headgate/index"
 	"github.com/headgate/headgate/internal/buildinfo"
+	"github.com/headgate/headgate/lease"
 	"github.com/headgate/headgate/perimeter"
 	"github.com/headgate/headgate/principal"
 	"github.com/headgate/headgate/quarantine"
@@ -40,6 +41,7 @@ type Node struct {
 	Topology   *topology.Table
 	Quarantine *quarantine.Quarantine
 	Causal     *causal.Engine
+	Leases     *lease.Service
 	Perimeter  *perimeter.Perimeter
 	Router     *router.Router
 	Index      *index.Index
@@ -216,6 +218,9 @@ func (n *Node) openGuards(ctx context.Context, opts Options) error {
 		RootLife: n.cfg.rootLife(), Log: n.log,
 	})
 	if err != nil {
+		return err
+	}
+	if n.Leases, err = lease.Open(ctx, lease.Config{Store: n.Store, Log: n.log}); err != nil {
 		return err
 	}
 	var drafter perimeter.Drafter

@@ -54,9 +54,17 @@ func (n *Node) Run(ctx context.Context, ln net.Listener) error {
 	behind.run(inner, "router", n.Router.Run)
 	behind.run(inner, "index", n.Index.Run)
 	behind.run(inner, "causal", n.Causal.Run)
+	behind.run(inner, "lease", n.Leases.Run)
 	behind.run(inner, "retention", n.retention)
 	outer, door := newGroup(ctx)
 	door.run(outer, "http", func(ctx context.Context) error {
+		select {
+		case <-n.Router.Started():
+		case <-behind.failed: // its error is the one to report
+			return ln.Close()
+		case <-ctx.Done():
+			return ln.Close()
+		}
 		n.ready.on.Store(true)
 		defer n.ready.on.Store(false)
 		return gateway.Serve(ctx, ln, n.gateway, &gateway.ServeOpts{Connections: n.cfg.Limits.Connections, Log: n.log})

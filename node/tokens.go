@@ -27,7 +27,7 @@ const URLFile = "url"
 // the tokens that the configuration refers to.
 func (l *Loaded) declarePrincipals(ctx context.Context, dir *principal.Directory) error {
 	for _, c := range l.Principals {
-		p := headgate.Principal{Name: c.Name, Kind: c.Kind, Roles: c.Roles, Emit: c.Emit, Listen: c.Listen}
+		p := headgate.Principal{Name: c.Name, Kind: c.Kind, Roles: c.Roles, Emit: c.Emit, Listen: c.Listen, Lease: c.Lease}
 		if c.Roots.Rate > 0 {
 			p.Roots = headgate.RootRight{Allowed: true, Rate: float64(c.Roots.Rate), Burst: c.Roots.Burst}
 		}

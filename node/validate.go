@@ -195,6 +195,11 @@ func (l *Loaded) validatePrincipals(p *problems) {
 				}
 			}
 		}
+		for j, pat := range pr.Lease {
+			if !headgate.ValidResourcePattern(pat) {
+				p.add(fmt.Sprintf("%s.lease[%d]", path, j), "%q is not a resource, PREFIX/* or *", clip([]byte(pat)))
+			}
+		}
 		if pr.Token != "" && !pr.Token.IsReference() {
 			p.add(path+".token", "holds a secret; write env:NAME or file:PATH instead")
 		}

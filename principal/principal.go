@@ -258,6 +258,7 @@ func (p *picture) lastAdmin(name string) bool {
 
 func clone(p headgate.Principal) headgate.Principal {
 	p.Roles, p.Emit, p.Listen = slices.Clone(p.Roles), slices.Clone(p.Emit), slices.Clone(p.Listen)
+	p.Lease = slices.Clone(p.Lease)
 	return p
 }
 

@@ -49,6 +49,15 @@ func Validate(p headgate.Principal) error {
 			}
 		}
 	}
+	if len(p.Lease) > maxPatterns {
+		add("lease: %d patterns, at most %d", len(p.Lease), maxPatterns)
+	} else {
+		for i, pattern := range p.Lease {
+			if !headgate.ValidResourcePattern(pattern) {
+				add("lease[%d]: %q is not a resource pattern, want a resource, PREFIX/* or *", i, clip(pattern))
+			}
+		}
+	}
 	if math.IsNaN(p.Roots.Rate) || p.Roots.Rate < 0 || p.Roots.Rate > maxRate {
 		add("roots.rate: %v, want 0 to %d a second", p.Roots.Rate, maxRate)
 	}

@@ -50,6 +50,7 @@ func (a *app) principalAdd() *cobra.Command {
 	f.StringSliceVar(&roles, "role", nil, "viewer, developer, operator, approver or admin (repeatable)")
 	f.StringSliceVar(&p.Emit, "emit", nil, "types it may publish (repeatable)")
 	f.StringSliceVar(&p.Listen, "listen", nil, "types it may consume (repeatable)")
+	f.StringSliceVar(&p.Lease, "lease", nil, "resources it may lease, such as 'ticket/*' (repeatable)")
 	f.Float64Var(&rate, "roots", 0, "causal trees a second that it may start; default: none")
 	f.IntVar(&burst, "burst", 0, "causal trees that it may start at once")
 	return cmd

@@ -79,7 +79,7 @@ func (a *app) root() *cobra.Command {
 		a.devCommand(), a.serveCommand(), a.checkCommand(), a.configCommand(),
 		a.emitCommand(), a.importCommand(), a.listenCommand(), a.tailCommand(),
 		a.contractCommand(), a.subscriptionCommand(), a.principalCommand(),
-		a.quarantineCommand(), a.explainCommand(), a.treeCommand(), a.doctorCommand(),
+		a.quarantineCommand(), a.leaseCommand(), a.explainCommand(), a.treeCommand(), a.doctorCommand(),
 		a.demoCommand(), a.benchCommand(), a.versionCommand(),
 	)
 	return root

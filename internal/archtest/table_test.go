@@ -46,6 +46,7 @@ var table = []rule{
 	{pkg: "principal", role: "who may do what; tokens", imports: []string{"store"}},
 	{pkg: "causal", role: "tokens, TTL, gas, loops, rates", imports: []string{"store"}, vendors: []string{"golang.org/x/time"}},
 	{pkg: "quarantine", role: "refused and parked events", imports: []string{"store", "internal/buildinfo", "internal/jsontext"}, vendors: []string{"github.com/google/uuid"}},
+	{pkg: "lease", role: "fenced leases", imports: []string{"store"}},
 	{pkg: "perimeter", role: "the admission pipeline", imports: []string{"broker", "causal", "contract", "quarantine", "store", "topology", "internal/condition", "internal/jsontext"}, vendors: []string{"github.com/google/uuid"}},
 	{pkg: "router", role: "deliveries", imports: []string{"broker", "causal", "perimeter", "quarantine", "store", "topology", "internal/condition", "internal/eventcodec", "internal/jsontext"}},
 	{pkg: "index", role: "one event, its tree, its explanation", imports: []string{"broker", "causal", "quarantine", "router", "store", "topology"}},
@@ -53,9 +54,9 @@ var table = []rule{
 	{pkg: "api", role: "JSON shapes of the HTTP API"},
 	{pkg: "client", role: "Go client of the HTTP API", imports: []string{"api"}},
 	{pkg: "telemetry", role: "observers: metrics", vendors: []string{"github.com/prometheus/client_golang"}},
-	{pkg: "gateway", role: "HTTP: publish, pull, settle, tail", imports: []string{"api", "broker", "perimeter", "principal", "registry", "router", "store", "topology", "contract", "internal/jsontext"}},
+	{pkg: "gateway", role: "HTTP: publish, pull, settle, tail, leases", imports: []string{"api", "broker", "lease", "perimeter", "principal", "registry", "router", "store", "topology", "contract", "internal/jsontext"}},
 	{pkg: "admin", role: "HTTP: operator API", imports: []string{"api", "broker", "causal", "contract", "gateway", "index", "principal", "quarantine", "registry", "router", "store", "topology", "internal/buildinfo", "internal/jsontext"}, vendors: []string{"github.com/danielgtaylor/huma/v2"}},
-	{pkg: "node", role: "assembly: Config → Node", imports: []string{"admin", "api", "broker", "causal", "contract", "gateway", "index", "perimeter", "principal", "quarantine", "registry", "router", "store", "telemetry", "topology", "internal/buildinfo"}, vendors: []string{"go.yaml.in/yaml/v3"}},
+	{pkg: "node", role: "assembly: Config → Node", imports: []string{"admin", "api", "broker", "causal", "contract", "gateway", "index", "lease", "perimeter", "principal", "quarantine", "registry", "router", "store", "telemetry", "topology", "internal/buildinfo"}, vendors: []string{"go.yaml.in/yaml/v3"}},
 	{pkg: "cmd/headgate", role: "the command", imports: []string{"*"}, vendors: []string{"github.com/spf13/cobra", "golang.org/x/term", "go.yaml.in/yaml/v3"}},
 }
 

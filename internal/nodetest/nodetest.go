@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/client"
 	"github.com/headgate/headgate/gateway"
 	"github.com/headgate/headgate/index"
+	"github.com/headgate/headgate/lease"
 	"github.com/headgate/headgate/perimeter"
 	"github.com/headgate/headgate/principal"
 	"github.com/headgate/headgate/quarantine"
@@ -59,6 +60,7 @@ type Node struct {
 	Registry   *registry.Registry
 	Quarantine *quarantine.Quarantine
 	Index      *index.Index
+	Leases     *lease.Service
 	Metrics    *telemetry.Metrics
 
 	stop   context.CancelFunc
@@ -73,7 +75,7 @@ func Principals() []headgate.Principal {
 	return []headgate.Principal{
 		{Name: "admin", Kind: headgate.KindHuman, Roles: []headgate.Role{headgate.RoleAdmin}, Emit: []string{"*"}, Listen: []string{"*"}, Roots: roots},
 		{Name: "desk", Kind: headgate.KindSystem, Emit: []string{"ticket.opened"}, Roots: roots},
-		{Name: "triage", Kind: headgate.KindAgent, Emit: []string{"ticket.triaged"}, Listen: []string{"ticket.opened"}},
+		{Name: "triage", Kind: headgate.KindAgent, Emit: []string{"ticket.triaged"}, Listen: []string{"ticket.opened"}, Lease: []string{"ticket/*"}},
 		{Name: "viewer", Kind: headgate.KindHuman, Roles: []headgate.Role{headgate.RoleViewer}},
 	}
 }
@@ -121,6 +123,8 @@ func Start(t testing.TB, opts *Opts) *Node {
 	must(err)
 	eng, err := causal.Open(ctx, causal.Config{Store: st})
 	must(err)
+	n.Leases, err = lease.Open(ctx, lease.Config{Store: st})
+	must(err)
 	obs := n.Metrics.Observer()
 	door, err := perimeter.New(perimeter.Config{
 		Broker: n.Broker, Contracts: n.Registry, Causal: eng, Quarantine: n.Quarantine, Topology: top, Observer: obs,
@@ -132,7 +136,7 @@ func Start(t testing.TB, opts *Opts) *Node {
 	must(err)
 	n.Index = index.New(index.Config{Store: st, Broker: n.Broker, Topology: top, Router: n.Router, Causal: eng, Quarantine: n.Quarantine})
 	cfg := gateway.Config{
-		Perimeter: door, Router: n.Router, Principals: dir, Broker: n.Broker, Topology: top, Metrics: n.Metrics.Handler(), SpoolDir: t.TempDir(),
+		Perimeter: door, Router: n.Router, Principals: dir, Broker: n.Broker, Topology: top, Leases: n.Leases, Metrics: n.Metrics.Handler(), SpoolDir: t.TempDir(),
 		Requests: func(i gateway.RequestInfo) { n.Metrics.Request(i.Route, i.Status, i.Duration, i.BytesIn) },
 	}
 	if opts.Gateway != nil {

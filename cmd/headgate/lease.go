@@ -1,0 +1,254 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/client"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) leaseCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "lease", Short: "Fenced leases: who may change what"}
+	cmd.AddCommand(a.leaseAcquire(), a.leaseRenew(), a.leaseRelease(), a.leaseList(), a.leaseShow(), a.leaseRevoke(), a.leaseWatch())
+	return cmd
+}
+
+func (a *app) leaseAcquire() *cobra.Command {
+	var in api.AcquireRequest
+	var ttl, wait, hold time.Duration
+	cmd := &cobra.Command{
+		Use: "acquire RESOURCE [RESOURCE…]", Short: "Acquire leases, all or none, and print their tokens", Args: cobra.MinimumNArgs(1),
+		Example: "  headgate lease acquire ticket/42 --ttl 1m --wait 10s",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			in.Also, in.TTLMS, in.WaitMS, in.MaxHoldMS = args[1:], ttl.Milliseconds(), wait.Milliseconds(), hold.Milliseconds()
+			got, err := c.Acquire(cmd.Context(), args[0], in)
+			if err != nil {
+				return err
+			}
+			return a.print(got, func(w io.Writer) {
+				printLease(w, &got)
+				for i := range got.Also {
+					printLease(w, &got.Also[i])
+				}
+				a.next("headgate lease release %s TOKEN", args[0])
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.DurationVar(&ttl, "ttl", 30*time.Second, "how long the lease lasts without a renewal")
+	f.DurationVar(&wait, "wait", 0, "how long to wait for it")
+	f.DurationVar(&hold, "max-hold", 0, "beyond what no renewal goes; default: none")
+	f.StringVar(&in.Worker, "worker", "", "which worker asks, for people to read")
+	f.StringVar(&in.RequestID, "request-id", "", "names this call, so that it can be repeated")
+	f.StringSliceVar(&in.Audience, "audience", nil, "targets beside Headgate that the token is for (repeatable)")
+	return cmd
+}
+
+func printLease(w io.Writer, l *api.Lease) {
+	fmt.Fprintf(w, "%s  epoch %s  expires in %s\n%s\n", plain(l.Resource), l.EpochText, time.Duration(l.ExpiresInMS)*time.Millisecond, l.Token)
+}
+
+func (a *app) leaseRenew() *cobra.Command {
+	var ttl time.Duration
+	cmd := &cobra.Command{
+		Use: "renew RESOURCE TOKEN", Short: "Make a lease last longer; TOKEN may be - for standard input", Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			token, err := a.tokenArg(args[1])
+			if err != nil {
+				return err
+			}
+			got, err := c.Renew(cmd.Context(), args[0], api.LeaseRequest{Token: token, TTLMS: ttl.Milliseconds()})
+			if err != nil {
+				return err
+			}
+			return a.print(got, func(w io.Writer) { printLease(w, &got) })
+		},
+	}
+	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long it lasts from now; default: as when it was acquired")
+	return cmd
+}
+
+// tokenArg reads a token from standard input when it is given as "-": what
+// stands on a command line is seen by every user of the host.
+func (a *app) tokenArg(arg string) (string, error) {
+	if arg != "-" {
+		return arg, nil
+	}
+	b, err := io.ReadAll(io.LimitReader(a.in, 16<<10))
+	return strings.TrimSpace(string(b)), err
+}
+
+func (a *app) leaseRelease() *cobra.Command {
+	return &cobra.Command{
+		Use: "release RESOURCE TOKEN", Short: "Give a lease back; TOKEN may be - for standard input", Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			token, err := a.tokenArg(args[1])
+			if err != nil {
+				return err
+			}
+			if err := c.Release(cmd.Context(), args[0], token); err != nil {
+				return err
+			}
+			return a.print(api.Released{Released: true}, func(w io.Writer) { fmt.Fprintf(w, "%s is released\n", plain(args[0])) })
+		},
+	}
+}
+
+func (a *app) leaseList() *cobra.Command {
+	var prefix string
+	var all bool
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List leases that somebody holds", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			var found api.Leases
+			err = pages(func(p client.Page) (string, error) {
+				page, err := c.Leases(cmd.Context(), prefix, !all, p)
+				found.Leases = append(found.Leases, page.Leases...)
+				return page.Next, err
+			})
+			if err != nil {
+				return err
+			}
+			return a.print(found, func(w io.Writer) {
+				rows := make([][]string, len(found.Leases))
+				for i := range found.Leases {
+					l := &found.Leases[i]
+					rows[i] = []string{l.Resource, l.EpochText, leaseStatus(l), firstOf(l.Holder, "-"), firstOf(l.Worker, "-"), leaseLeft(l)}
+				}
+				table(w, "RESOURCE EPOCH STATE HOLDER WORKER LEFT", rows)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&prefix, "prefix", "", "only resources that start so")
+	cmd.Flags().BoolVar(&all, "all", false, "also those that nobody holds")
+	return cmd
+}
+
+func leaseStatus(l *api.LeaseState) string {
+	switch {
+	case l.Closing:
+		return "closing"
+	case l.Held:
+		return "held"
+	case l.Holder != "":
+		return "expired"
+	case l.Epoch == 0:
+		return "never leased"
+	}
+	return "free"
+}
+
+func leaseLeft(l *api.LeaseState) string {
+	if l.Holder == "" {
+		return "-"
+	}
+	return (time.Duration(l.ExpiresInMS) * time.Millisecond).String()
+}
+
+func (a *app) leaseShow() *cobra.Command {
+	return &cobra.Command{
+		Use: "show RESOURCE", Short: "Show one lease", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			l, err := c.Lease(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.print(l, func(w io.Writer) { printLeaseState(w, &l) })
+		},
+	}
+}
+
+func printLeaseState(w io.Writer, l *api.LeaseState) {
+	fmt.Fprintf(w, "%s  epoch %s  %s", plain(l.Resource), l.EpochText, leaseStatus(l))
+	if l.Holder != "" {
+		fmt.Fprintf(w, "  %s  %s left of %s, held for %s", plain(strings.TrimSpace(l.Holder+" "+l.Worker)), leaseLeft(l),
+			time.Duration(l.TTLMS)*time.Millisecond, time.Duration(l.HeldForMS)*time.Millisecond)
+	}
+	fmt.Fprintln(w)
+}
+
+func (a *app) leaseRevoke() *cobra.Command {
+	var terminate bool
+	var deadline time.Duration
+	cmd := &cobra.Command{
+		Use: "revoke RESOURCE", Short: "Take a lease from its holder: close the gate, wait for the release, end it", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			in := api.RevokeRequest{DeadlineMS: deadline.Milliseconds()}
+			if terminate {
+				in.Mode = "terminate"
+			}
+			got, err := c.Revoke(cmd.Context(), args[0], in)
+			if err != nil {
+				return err
+			}
+			return a.print(got, func(w io.Writer) {
+				how := "was released by its holder"
+				if got.Killed {
+					how = "was ended"
+				}
+				fmt.Fprintf(w, "%s %s after %s; epoch %s\n", plain(args[0]), how, time.Duration(got.DrainedMS)*time.Millisecond, got.EpochText)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&terminate, "terminate", false, "do not wait for the holder")
+	cmd.Flags().DurationVar(&deadline, "deadline", 10*time.Second, "how long to wait for the holder")
+	return cmd
+}
+
+func (a *app) leaseWatch() *cobra.Command {
+	return &cobra.Command{
+		Use: "watch RESOURCE", Short: "Print every change of a lease until interrupted", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			watch, err := c.WatchLease(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			defer func() { _ = watch.Close() }() // only ever read from
+			for {
+				st, err := watch.Next()
+				if errors.Is(err, io.EOF) || cmd.Context().Err() != nil {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				if err := a.print(st, func(w io.Writer) { printLeaseState(w, &st) }); err != nil {
+					return err
+				}
+			}
+		},
+	}
+}

@@ -273,7 +273,7 @@ func TestDamagedEventsAreSteppedOver(t *testing.T) {
 		b.publish(t, "beta", plain(fmt.Sprint("e", i)))
 	}
 	for _, off := range []uint64{2, 3, 5} { // in the middle, and the last one
-		if err := b.broker.Damage(ctx, "beta", headgate.Position{Offset: off}); err != nil {
+		if err := b.broker.(*membroker.Broker).Damage(ctx, "beta", headgate.Position{Offset: off}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -86,7 +86,9 @@ func (b *Broker) open(ctx context.Context, spec broker.StreamSpec, infos []*jets
 			name: b.streamName(spec.Name, uint32(i)), subject: b.subject(spec.Name, uint32(i)),
 		}
 		p.queue.init()
-		p.folders = newFolders(b.cfg, p.name)
+		if info.Config.Storage == jetstream.FileStorage { // another one is unsafe drift already
+			p.folders = newFolders(b.cfg, p.name)
+		}
 		if err := p.folders.begin(b.cfg.Dir); err != nil {
 			return err
 		}

@@ -87,6 +87,7 @@ func (x *Index) follow(ctx context.Context, stream string) (progress bool, err e
 		return false, err
 	}
 	defer func() { err = errors.Join(err, sub.Close()) }()
+	var gaps []*broker.GapError
 	for {
 		batch, err := receive(ctx, sub)
 		if len(batch) > 0 {
@@ -100,22 +101,38 @@ func (x *Index) follow(ctx context.Context, stream string) (progress bool, err e
 		}
 		var gap *broker.GapError
 		if errors.As(err, &gap) {
-			err = x.stepOver(ctx, gap, cursors)
+			x.cfg.Log.Error("stored events cannot be read and are missing from the index", "stream", gap.Stream,
+				"partition", gap.Partition, "from", gap.From, "to", gap.To, "error", gap.Err)
+			gaps = append(gaps, gap)
+			err = nil
 		}
 		if err != nil {
+			return progress, err
+		}
+		if gaps, err = x.stepOver(ctx, gaps, cursors); err != nil {
 			return progress, err
 		}
 	}
 }
 
-// stepOver moves the cursor behind events that cannot be read any more. When
-// events ahead of the gap are still to come, the cursor follows from those.
-func (x *Index) stepOver(ctx context.Context, gap *broker.GapError, cursors map[uint32]uint64) error {
-	x.cfg.Log.Error("stored events cannot be read and are missing from the index", "stream", gap.Stream,
-		"partition", gap.Partition, "from", gap.From, "to", gap.To, "error", gap.Err)
-	if at := cursors[gap.Partition]; at < gap.From || at >= gap.To {
-		return nil
+// stepOver moves cursors that came to a gap behind it, and returns the gaps
+// that are still ahead: one may be reported before the events in front of it.
+func (x *Index) stepOver(ctx context.Context, gaps []*broker.GapError, cursors map[uint32]uint64) (ahead []*broker.GapError, err error) {
+	for _, gap := range gaps {
+		switch at := cursors[gap.Partition]; {
+		case at < gap.From:
+			ahead = append(ahead, gap)
+		case at < gap.To:
+			if err := x.moveTo(ctx, gap, cursors); err != nil {
+				return nil, err
+			}
+		}
 	}
+	return ahead, nil
+}
+
+// moveTo moves a cursor behind a gap.
+func (x *Index) moveTo(ctx context.Context, gap *broker.GapError, cursors map[uint32]uint64) error {
 	x.writing.RLock()
 	defer x.writing.RUnlock()
 	if err := ctx.Err(); err != nil {

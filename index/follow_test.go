@@ -277,7 +277,7 @@ func TestDamagedEventsAreSteppedOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.run(t)
+	defer b.run(t)()
 	b.wait(t)
 	for i, found := range []bool{true, true, false, false, true, false} {
 		if _, err := b.Event(ctx, fmt.Sprint("e", i)); (err == nil) != found {

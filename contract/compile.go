@@ -34,6 +34,7 @@ type compileHooks struct {
 	draft       int            // dialect of a schema that names none
 	maxCost     int            // replaces MaxVisits
 	allowCycles bool
+	generalOnly bool // no fast engine
 }
 
 func (h *compileHooks) known(u string) bool {

@@ -26,8 +26,9 @@ type Contract struct {
 	tapes  *sync.Pool // of *[]value
 }
 
-// engine decides payloads. What it accepts and refuses must be exactly what
-// the general engine does; the report is always the general engine's.
+// engine decides payloads. What it accepts, the general engine must accept too;
+// what it does not, the general engine decides, so that a report never depends
+// on the engine.
 type engine interface {
 	// name says which engine it is, and why not the fast one.
 	name() (headgate.Engine, string)
@@ -71,7 +72,7 @@ func Compile(subject string, version int, schema []byte, opts *CompileOpts) (*Co
 		schema: bytes.Clone(schema), policy: pol, prog: prog,
 		tapes: &sync.Pool{New: func() any { return new([]value) }},
 	}
-	c.engine = general{c}
+	c.engine = chooseEngine(c, &opts.hooks)
 	c.ref = headgate.ContractRef{Subject: subject, Version: version, Digest: digest, Draft: opts.Draft}
 	c.ref.Engine, c.ref.Why = c.engine.name()
 	return c, warnings, nil
@@ -104,15 +105,35 @@ func (c *Contract) Check(payload []byte) *headgate.Verdict {
 	if len(payload) <= MaxPayloadBytes && c.engine.accept(payload) {
 		return nil
 	}
-	return c.diagnose(payload)
+	verdict := c.diagnose(payload)
+	if len(verdict.Violations) == 0 {
+		return nil // more work than the fast engine does for a payload of its length
+	}
+	return verdict
 }
 
 // general is the first engine: it walks the compiled schemas over the
 // payload's values.
-type general struct{ c *Contract }
+type general struct {
+	c   *Contract
+	why string
+}
 
-func (general) name() (headgate.Engine, string) {
-	return headgate.EngineFallback, "this version has the general engine alone"
+func (g general) name() (headgate.Engine, string) { return headgate.EngineFallback, g.why }
+
+// chooseEngine returns the fast engine where it can have the contract.
+func chooseEngine(c *Contract, hooks *compileHooks) engine {
+	switch {
+	case hooks.generalOnly:
+		return general{c, "the general engine was asked for"}
+	case hooks.allowCycles:
+		return general{c, "the schemas were not searched for cycles"}
+	}
+	f, why := newFast(c.prog, c.policy)
+	if f == nil {
+		return general{c, why}
+	}
+	return f
 }
 
 func (g general) accept(payload []byte) bool {
@@ -190,7 +211,8 @@ func (e *evaluator) closed(rep *report) bool {
 	return ok
 }
 
-// diagnose makes the report on a payload that was not accepted.
+// diagnose makes the report on a payload that was not accepted. A report
+// without violations means that it is valid after all.
 func (c *Contract) diagnose(payload []byte) *headgate.Verdict {
 	verdict := &headgate.Verdict{Contract: c.ref}
 	if len(payload) > MaxPayloadBytes {
@@ -213,11 +235,8 @@ func (c *Contract) diagnose(payload []byte) *headgate.Verdict {
 	valid := e.decide(rep)
 	rep.finish()
 	verdict.Violations, verdict.Truncated = e.violations(rep)
-	if len(verdict.Violations) == 0 {
+	if len(verdict.Violations) == 0 && !valid {
 		verdict.Violations = []headgate.Violation{tooComplex()}
-		if valid { // an engine that refuses what the general engine accepts
-			verdict.Violations[0].Got = "the engines of this contract disagree"
-		}
 	}
 	return verdict
 }
@@ -244,6 +263,5 @@ func tooLarge(n int) headgate.Violation {
 func (c *Contract) WithVersion(version int) *Contract {
 	d := *c
 	d.ref.Version = version
-	d.engine = general{&d}
 	return &d
 }

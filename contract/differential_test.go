@@ -95,6 +95,7 @@ func encode(t testing.TB, v any) []byte {
 func agree(t testing.TB, name string, c *Contract, s *jsonschema.Schema, payload []byte) {
 	t.Helper()
 	v := c.Check(payload)
+	sameEngines(t, name, c, payload)
 	want := s.Validate(decode(t, payload))
 	if (v == nil) != (want == nil) {
 		t.Errorf("%s on %s: verdict %q, library %v", name, clip(string(payload), 300), brief(v), want)

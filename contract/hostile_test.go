@@ -363,8 +363,11 @@ func TestWorkStaysLinear(t *testing.T) {
 
 // What may be dear by its nature is cut off, and the verdict says so.
 func TestBudgetEndsTheWork(t *testing.T) {
-	patterns := strings.Repeat(`{"pattern":"^(?:a{900})?"},`, 70)
-	names := strings.Repeat(`{"propertyNames":{"pattern":"^(?:a{900})?"}},`, 70)
+	patterns, names := "", ""
+	for i := range 70 {
+		patterns += fmt.Sprintf(`{"pattern":"^(?:a{%d})?"},`, 900-i)
+		names += fmt.Sprintf(`{"propertyNames":{"pattern":"^(?:a{%d})?"}},`, 900-i)
+	}
 	long := `"` + strings.Repeat("a", 5000) + `"`
 	for name, c := range map[string]struct{ schema, payload string }{
 		"many long patterns": {`{"items":{"allOf":[` + patterns[:len(patterns)-1] + `]}}`, `[` + strings.Repeat(long+",", 50) + `""]`},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/outside"
 )
 
@@ -74,6 +75,7 @@ func TestBundleRealDefinitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	largest, dearest := 0, 0
+	var engines engineCount
 	for name := range defs {
 		bundle, err := src.bundle("/definitions/" + escapeToken(name))
 		if err != nil {
@@ -87,7 +89,12 @@ func TestBundleRealDefinitions(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		largest, dearest = max(largest, len(bundle)), max(dearest, c.Cost())
+		engines.add(c)
+		if c.ref.Engine != headgate.EngineFast {
+			t.Errorf("%s: engine %s: %s", name, c.ref.Engine, c.ref.Why)
+		}
 	}
+	engines.log(t, "definitions")
 	t.Logf("%d definitions, the largest bundle has %d bytes, the greatest cost is %d", len(defs), largest, dearest)
 }
 
@@ -104,6 +111,7 @@ func TestRealDeliveries(t *testing.T) {
 		t.Fatal(err)
 	}
 	valid, invalid := 0, 0
+	var engines engineCount
 	for i, w := range deliveries {
 		ptr := w.pointer(defs)
 		c := contracts[ptr]
@@ -119,6 +127,8 @@ func TestRealDeliveries(t *testing.T) {
 		}
 		faults := oracleFaults(t, oracles[ptr], w.Payload)
 		v := c.Check(w.Payload)
+		sameEngines(t, ptr, c, w.Payload)
+		engines.add(c)
 		if (v == nil) != (faults == nil) {
 			t.Errorf("delivery %d (%s): verdict %+v, library %v", i, ptr, v, faults)
 			continue
@@ -136,6 +146,7 @@ func TestRealDeliveries(t *testing.T) {
 			t.Logf("delivery %d %s: %s at %s: %s", i, ptr, viol.Code, viol.At, viol.Fix)
 		}
 	}
+	engines.log(t, "deliveries")
 	t.Logf("%d valid, %d invalid of %d deliveries", valid, invalid, len(deliveries))
 }
 

@@ -211,7 +211,7 @@ func TestViolationWords(t *testing.T) {
 	if string(got) != string(wanted) {
 		t.Errorf("got %s\nwant %s", got, wanted)
 	}
-	if ref := v.Contract; ref.Subject != "test" || ref.Version != 1 || ref.Digest == "" || ref.Engine != headgate.EngineFallback || ref.Why == "" {
+	if ref := v.Contract; ref.Subject != "test" || ref.Version != 1 || ref.Digest == "" || ref.Engine != headgate.EngineFast || ref.Why != "" {
 		t.Errorf("contract: %+v", ref)
 	}
 }

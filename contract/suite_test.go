@@ -82,6 +82,7 @@ func runSuiteFiles(t *testing.T, dir string, want func(file string) bool, except
 	}
 	used := make([]bool, len(exceptions))
 	ran, passed := 0, 0
+	var count engineCount
 	for _, path := range files {
 		if !want(filepath.Base(path)) {
 			continue
@@ -102,6 +103,8 @@ func runSuiteFiles(t *testing.T, dir string, want func(file string) bool, except
 				got := "refused to compile"
 				if cerr == nil {
 					got = "valid"
+					count.add(c)
+					sameEngines(t, file+" "+g.Description, c, tc.Data)
 					if v := c.Check(tc.Data); v != nil {
 						got = "invalid"
 						checkReport(t, tc.Data, v)
@@ -133,6 +136,7 @@ func runSuiteFiles(t *testing.T, dir string, want func(file string) bool, except
 			t.Errorf("%s: the exception %s | %s | %s has no reason", dir, e.file, e.group, e.test)
 		}
 	}
+	count.log(t, dir)
 	t.Logf("%s: %d of %d tests, %d exceptions", dir, passed, ran, len(exceptions))
 }
 

@@ -1,0 +1,42 @@
+// Package relay carries events that a business transaction committed to its
+// own database through the perimeter to the broker.
+//
+// # Model
+//
+// A [Source] is the log of one database; a session of it hands out changes in
+// the order of the log. Rows go to lanes by ordering key; a lane submits what
+// waits in it, as the principal that the writing database role maps to, with
+// the causal token that the transaction set. What the perimeter refuses for
+// good is kept whole in quarantine; what it cannot take now is repeated.
+//
+// The tracker alone knows how far the log is done. Nobody else moves the
+// confirmed position.
+//
+// # Invariants
+//
+//  1. A position is confirmed to the source only when every row before it is
+//     stored durably by the broker, known to it already, or kept in quarantine
+//     durably.
+//  2. The confirmed position never comes from a row, only from the end of a
+//     transaction or from an idle position that was read in the same order.
+//  3. Rows of one ordering key are submitted in the order of the log, one
+//     submission at a time: a row that has to wait holds the ones behind it.
+//  4. A row is never dropped: not for a full quarantine, not for a refusal, not
+//     for an unknown role. Its lane waits instead.
+//  5. Repeating a row repeats its id, so that the broker knows it again.
+//  6. A mark (heartbeat) is proven before any position behind it is confirmed.
+//  7. Memory is bounded by rows and bytes in flight, whatever the size of a
+//     transaction.
+//
+// # Failure
+//
+// A session that fails is opened anew with backoff; what was not confirmed is
+// read again. A session whose epoch was superseded stops submitting and waits
+// for the lead like any other relay. When the context ends the relay stops
+// reading, waits for what is in flight, confirms and closes; it needs no more
+// than [Config].Drain.
+//
+// # Concurrency
+//
+// Run is called once. Status is safe at any time.
+package relay

@@ -1,0 +1,301 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/perimeter"
+	"github.com/headgate/headgate/quarantine"
+)
+
+// What one submission takes at most.
+const (
+	groupRows  = 256
+	groupBytes = 1 << 20
+)
+
+// lane is a queue of rows whose keys share it. At most one worker serves it.
+type lane struct {
+	mu    sync.Mutex
+	queue []item
+	busy  bool
+}
+
+// item is one row on its way.
+type item struct {
+	row   *Row
+	entry uint64
+	size  int
+	read  time.Time
+}
+
+// dispatch puts a row into its lane. Rows without a key have no order: they go
+// by their id.
+func (n *run) dispatch(ctx context.Context, it item) {
+	l := &n.lanes[maphash.String(n.seed, n.keyOf(it.row))%uint64(len(n.lanes))]
+	l.mu.Lock()
+	l.queue = append(l.queue, it)
+	start := !l.busy
+	l.busy = true
+	l.mu.Unlock()
+	if start {
+		n.work.Go(func() { n.serve(ctx, l) })
+	}
+}
+
+func (n *run) keyOf(row *Row) string {
+	e := row.Event
+	switch {
+	case e == nil:
+		return ""
+	case e.Key != "":
+		return e.Key
+	}
+	if n.r.cfg.KeyOf != nil {
+		if key := n.r.cfg.KeyOf(e); key != "" {
+			return key
+		}
+	}
+	return e.ID
+}
+
+// serve submits what waits in a lane until nothing does.
+func (n *run) serve(ctx context.Context, l *lane) {
+	pause := 5 * time.Millisecond
+	for {
+		group := l.head()
+		if len(group) == 0 || ctx.Err() != nil {
+			return
+		}
+		left, wait := n.submit(ctx, group)
+		l.drop(len(group), left)
+		if len(left) == 0 {
+			pause = 5 * time.Millisecond
+			continue
+		}
+		n.r.note(func(s *Status) { s.Retried += uint64(len(left)) })
+		if len(left) < len(group) {
+			pause = 5 * time.Millisecond // it goes on, if slowly
+		}
+		if !sleep(ctx, max(wait, pause/2+rand.N(pause))) {
+			return
+		}
+		pause = min(pause*2, 2*time.Second)
+	}
+}
+
+// head returns the rows at the head of the lane that one submission may hold:
+// of one role and one cause. Without any, the worker's turn is over.
+func (l *lane) head() []item {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) == 0 {
+		l.queue, l.busy = nil, false
+		return nil
+	}
+	first, bytes := l.queue[0].row, 0
+	for i := range l.queue {
+		bytes += l.queue[i].size
+		if i > 0 && (i == groupRows || bytes > groupBytes || !together(first, l.queue[i].row)) {
+			return slices.Clone(l.queue[:i])
+		}
+	}
+	return slices.Clone(l.queue)
+}
+
+// together reports whether two rows may be one submission.
+func together(a, b *Row) bool {
+	return a.Role == b.Role && a.Cause == b.Cause && a.Origin == b.Origin && (a.Cause == "" || a.Committed.Equal(b.Committed))
+}
+
+// drop replaces the first n rows by those that are left of them.
+func (l *lane) drop(n int, left []item) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(left) == 0 {
+		l.queue = l.queue[n:]
+		return
+	}
+	rest := l.queue[n-len(left):]
+	copy(rest, left)
+	l.queue = rest
+}
+
+// submit hands a group to the perimeter and settles what came of it. It returns
+// the rows that have to be repeated, in order, and how long to wait at least.
+func (n *run) submit(ctx context.Context, group []item) (left []item, wait time.Duration) {
+	if err := n.src.Lead(); err != nil {
+		n.fail(err)
+		return group, 0
+	}
+	who, err := n.r.cfg.Principal(group[0].row.Role)
+	if err != nil {
+		return n.refuseAll(ctx, group, err)
+	}
+	n.r.cfg.Fault("before publish")
+	results := n.r.cfg.Admit.Admit(ctx, submission(who, group))
+	n.r.cfg.Fault("after publish")
+	var done, refused []int
+	for i := range results {
+		switch e := results[i].Err; {
+		case e == nil && results[i].Duplicate && reused(&results[i], group[i].row):
+			results[i].Err = headgate.NewError(headgate.CodeConflict, "another event with this source and id was admitted before")
+			results[i].Stage = perimeter.StageStamp
+			refused = append(refused, i)
+		case e == nil:
+			done = append(done, i)
+		case e.Info().Retry == headgate.RetryLater:
+			left = append(left, group[i])
+			if wait == 0 {
+				wait = e.RetryAfter
+			}
+		default:
+			refused = append(refused, i)
+		}
+	}
+	if len(refused) > 0 {
+		if err := n.keep(ctx, who.Name, group, results, refused); err != nil {
+			n.logBlocked(ctx, err)
+			for _, i := range refused {
+				left = append(left, group[i])
+			}
+			slices.SortStableFunc(left, func(a, b item) int { return position(group, a) - position(group, b) })
+			refused = nil
+		}
+	}
+	n.settle(group, results, done, refused)
+	return left, wait
+}
+
+func position(group []item, it item) int {
+	return slices.IndexFunc(group, func(x item) bool { return x.row == it.row })
+}
+
+func submission(who *headgate.Principal, group []item) perimeter.Submission {
+	first := group[0].row
+	s := perimeter.Submission{
+		Principal: who, Door: Door, Origin: first.Origin, AsOf: first.Committed, InOrder: true, Unrecorded: true,
+		Items: make([]perimeter.Item, len(group)),
+	}
+	if first.Cause != "" {
+		s.Tokens = []string{first.Cause}
+	}
+	for i := range group {
+		row := group[i].row
+		s.Items[i] = perimeter.Item{Err: row.Err, Raw: row.Raw, RawType: "application/octet-stream"}
+		if row.Event != nil {
+			e := *row.Event // the perimeter fills it in
+			e.Extensions = slices.Clone(e.Extensions)
+			s.Items[i].Event, s.Items[i].Raw = &e, nil
+		}
+	}
+	return s
+}
+
+// reused reports whether the event admitted before under the id is another one.
+func reused(res *perimeter.Result, row *Row) bool {
+	e := res.Event
+	return e != nil && e.Header.RootID != "" && row.Event != nil &&
+		(e.Type != row.Event.Type || string(e.Data) != string(row.Event.Data))
+}
+
+// refuseAll handles a role that stands for nobody.
+func (n *run) refuseAll(ctx context.Context, group []item, err error) ([]item, time.Duration) {
+	e := headgate.AsError(err)
+	if e == nil || e.Info().Retry == headgate.RetryLater {
+		n.logBlocked(ctx, err)
+		return group, 0
+	}
+	results := make([]perimeter.Result, len(group))
+	all := make([]int, len(group))
+	for i := range group {
+		results[i] = perimeter.Result{Event: group[i].row.Event, Err: e, Stage: perimeter.StagePrincipal}
+		all[i] = i
+	}
+	if err := n.keep(ctx, group[0].row.Role, group, results, all); err != nil {
+		n.logBlocked(ctx, err)
+		return group, 0
+	}
+	n.settle(group, results, nil, all)
+	return nil, 0
+}
+
+func (n *run) logBlocked(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		n.r.cfg.Log.WarnContext(ctx, "outbox lane waits", "outbox", n.r.cfg.Name, "error", err)
+	}
+}
+
+// keep puts refused rows into quarantine, whole, and notes their records.
+func (n *run) keep(ctx context.Context, who string, group []item, results []perimeter.Result, which []int) error {
+	rs := make([]quarantine.Refusal, len(which))
+	at := make([]time.Time, len(which))
+	keys := make([]string, len(which))
+	for k, i := range which {
+		row := group[i].row
+		rs[k] = quarantine.Refusal{
+			Principal: who, Door: Door, Stage: results[i].Stage, Event: row.Event, Raw: row.Raw,
+			ContentType: "application/octet-stream", Err: results[i].Err,
+			RequestID: fmt.Sprintf("%s/%d", n.r.cfg.Name, row.Seq),
+		}
+		at[k] = row.Written
+		id := ""
+		if row.Event != nil {
+			id = row.Event.Source + "\x00" + row.Event.ID
+		}
+		keys[k] = fmt.Sprintf("%s\x00%d\x00%s", n.r.cfg.Name, row.Seq, id)
+	}
+	qids, err := n.r.cfg.Keep.Keep(ctx, rs, at, keys)
+	if err != nil {
+		return err
+	}
+	for k, i := range which {
+		results[i].QID = qids[k]
+	}
+	return nil
+}
+
+// settle tells the tracker what is done.
+func (n *run) settle(group []item, results []perimeter.Result, done, refused []int) {
+	now := n.r.cfg.Now()
+	rows, bytes := 0, 0
+	n.mu.Lock()
+	for _, set := range [...][]int{done, refused} {
+		for _, i := range set {
+			n.tracker.finish(group[i].entry, 1, now)
+			rows++
+			bytes += group[i].size
+		}
+	}
+	n.mu.Unlock()
+	if rows == 0 {
+		return
+	}
+	n.budget.give(rows, bytes)
+	n.signal()
+	inFlight, _ := n.budget.used()
+	n.r.note(func(s *Status) {
+		for _, i := range done {
+			if results[i].Duplicate {
+				s.Duplicate++
+			} else {
+				s.Stored++
+			}
+		}
+		s.Parked += uint64(len(refused))
+		s.InFlight, s.LastDone = inFlight, now
+	})
+	if tell := n.r.cfg.Done; tell != nil {
+		for _, set := range [...][]int{done, refused} {
+			for _, i := range set {
+				tell(Done{Row: group[i].row, Result: results[i], QID: results[i].QID, At: now})
+			}
+		}
+	}
+}

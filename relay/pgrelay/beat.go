@@ -1,0 +1,131 @@
+package pgrelay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/relay"
+	"github.com/jackc/pgx/v5"
+)
+
+// beats renews the epoch and puts a heartbeat into the log, looks at what the
+// slot holds back, and makes and drops partitions now and then.
+func (x *session) beats(ctx context.Context) error {
+	tick := time.NewTicker(x.cfg.Beat)
+	defer tick.Stop()
+	var maintained time.Time
+	for {
+		if err := x.beat(ctx); err != nil {
+			return err
+		}
+		if now := x.cfg.Now(); now.Sub(maintained) > time.Hour {
+			maintained = now
+			x.maintain(ctx)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if x.flowing.Load() && !x.waiting.Load() && x.elapsed()-x.beatAt.Load() > int64(3*x.cfg.Beat+5*time.Second) {
+			return errors.New("pgrelay: heartbeats do not come back through the log")
+		}
+	}
+}
+
+// beat is one statement: the epoch is renewed, the message is written in the
+// same transaction, and the slot is looked at.
+func (x *session) beat(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*x.cfg.Beat)
+	defer cancel()
+	began := x.elapsed()
+	var held, room int64
+	var status string
+	x.sqlMu.Lock()
+	err := x.sql.QueryRow(ctx, `
+		WITH b AS (
+		  UPDATE headgate.relay_state SET renewed = clock_timestamp(), beat = beat + 1, beat_lsn = pg_current_wal_insert_lsn()
+		  WHERE slot = $1 AND epoch = $2 RETURNING beat
+		), m AS (
+		  SELECT pg_logical_emit_message(true, $3, json_build_object('slot', $1::text, 'beat', beat, 'snapshot', pg_current_snapshot()::text)::text) FROM b
+		)
+		SELECT coalesce(pg_current_wal_lsn() - r.restart_lsn, 0)::bigint, coalesce(r.safe_wal_size, -1), coalesce(r.wal_status, '')
+		FROM m LEFT JOIN pg_replication_slots r ON r.slot_name = $1`, x.slot, x.epoch, beatPrefix).Scan(&held, &room, &status)
+	x.sqlMu.Unlock()
+	if errors.Is(err, pgx.ErrNoRows) {
+		return errSuperseded
+	}
+	if err != nil {
+		return sqlError("renewing the lead", err)
+	}
+	x.renewed.Store(began)
+	return x.relieve(ctx, held, room, status)
+}
+
+// relieve gives up the log that the slot holds back when it becomes a danger.
+// Nothing is lost by that: the rows are in the table.
+func (x *session) relieve(ctx context.Context, held, room int64, status string) error {
+	over := held > x.cfg.WALBudget/5*4
+	// safe_wal_size is what is left of max_slot_wal_keep_size.
+	tight := room >= 0 && room < (held+room)/5 && held > 16<<20
+	if !over && !tight && status != "unreserved" {
+		return nil
+	}
+	reason := fmt.Sprintf("the slot held back %d MiB of log, more than it may", held>>20)
+	x.sqlMu.Lock()
+	defer x.sqlMu.Unlock()
+	if err := x.setRepair(ctx, reason); err != nil {
+		return err
+	}
+	if x.flowing.Load() {
+		// The stream has to end first; the next session advances the slot.
+		return errors.New("pgrelay: " + reason + "; it is given up and the rows are read from the table")
+	}
+	return x.advance(ctx)
+}
+
+// advance moves the slot to the present, which a repair makes good.
+func (x *session) advance(ctx context.Context) error {
+	x.advanced.Store(true)
+	if _, err := x.sql.Exec(ctx, `SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())`, x.slot); err != nil {
+		return sqlError("advancing the slot", err)
+	}
+	return nil
+}
+
+func (x *session) maintain(ctx context.Context) {
+	var dropped []string
+	x.sqlMu.Lock()
+	err := x.sql.QueryRow(ctx, `SELECT headgate.maintain(make_interval(secs => $1))`, x.cfg.Retain.Seconds()).Scan(&dropped)
+	x.sqlMu.Unlock()
+	switch {
+	case err != nil && ctx.Err() == nil:
+		x.cfg.Log.WarnContext(ctx, "outbox partitions are not maintained; it is tried again within the hour", "slot", x.slot, "error", err)
+	case len(dropped) > 0:
+		x.cfg.Log.InfoContext(ctx, "outbox partitions are dropped", "slot", x.slot, "partitions", dropped)
+	}
+}
+
+// repairMark is the number of the mark that ends a repair.
+const repairMark = -1
+
+// Prove implements [relay.Session].
+func (x *session) Prove(ctx context.Context, m relay.Mark) error {
+	x.sqlMu.Lock()
+	tag, err := x.sql.Exec(ctx, `
+		UPDATE headgate.relay_state SET proven_snapshot = $3::pg_snapshot, proven = clock_timestamp(), proven_beat = greatest(proven_beat, $4)
+		WHERE slot = $1 AND epoch = $2`, x.slot, x.epoch, m.Text, m.Number)
+	x.sqlMu.Unlock()
+	if err != nil {
+		return sqlError("proving a heartbeat", err)
+	}
+	if tag.RowsAffected() == 0 {
+		return errSuperseded
+	}
+	if m.Number == repairMark {
+		x.proven <- m
+	}
+	return nil
+}

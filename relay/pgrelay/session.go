@@ -1,0 +1,210 @@
+package pgrelay
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/relay"
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// session is one lead. It implements [relay.Session].
+type session struct {
+	src *Source
+	cfg Config
+
+	slot     string
+	systemID string
+	timeline int
+	epoch    int64
+
+	repl *pgconn.PgConn // the lock and the stream
+
+	sqlMu sync.Mutex // one statement at a time
+	sql   *pgx.Conn
+
+	repairing bool
+	snapshot  *string // what a repair goes back to; nil: the whole table
+	advanced  atomic.Bool
+	proven    chan relay.Mark // a proven repair
+
+	changes chan relay.Change
+	waiting atomic.Bool // the reader waits for the relay to take changes
+
+	flush   atomic.Uint64 // confirmed, to be told
+	seen    atomic.Uint64 // received
+	nudge   chan struct{} // tell now
+	base    time.Time     // what elapsed counts from
+	renewed atomic.Int64  // elapsed when the epoch was renewed
+	beatAt  atomic.Int64  // elapsed when the last heartbeat came back, or none was owed
+	flowing atomic.Bool   // the stream runs
+
+	ctx  context.Context // of the session's goroutines; ends with the session
+	fail context.CancelCauseFunc
+	work sync.WaitGroup
+}
+
+// elapsed is the time since the session opened, by the monotonic clock: a
+// process that was stopped, or a clock that was set back, must not extend it.
+func (x *session) elapsed() int64 { return int64(x.cfg.Now().Sub(x.base)) }
+
+// begin starts what runs beside Receive.
+func (x *session) begin(ctx context.Context) {
+	x.ctx, x.fail = context.WithCancelCause(context.WithoutCancel(ctx))
+	x.proven = make(chan relay.Mark, 1)
+	x.beatAt.Store(x.elapsed())
+	x.work.Go(func() { x.end(x.read(x.ctx)) })
+	x.work.Go(func() { x.end(x.beats(x.ctx)) })
+}
+
+// end fails the session for the first reason.
+func (x *session) end(err error) {
+	if err == nil {
+		err = errors.New("pgrelay: the session ended")
+	}
+	x.fail(err)
+}
+
+// Receive implements [relay.Session].
+func (x *session) Receive(ctx context.Context) ([]relay.Change, error) {
+	var first relay.Change
+	select {
+	case first = <-x.changes:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-x.ctx.Done():
+		return nil, context.Cause(x.ctx)
+	}
+	batch := append(make([]relay.Change, 0, 1+len(x.changes)), first)
+	for len(batch) < cap(batch) {
+		batch = append(batch, <-x.changes)
+	}
+	return batch, nil
+}
+
+// push hands a change to the relay. Only the reader calls it.
+func (x *session) push(ctx context.Context, c relay.Change) error {
+	select {
+	case x.changes <- c:
+		return nil
+	default:
+	}
+	x.waiting.Store(true)
+	defer x.waiting.Store(false)
+	select {
+	case x.changes <- c:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Confirm implements [relay.Session].
+func (x *session) Confirm(pos relay.Position) {
+	for {
+		old := x.flush.Load()
+		if uint64(pos) <= old {
+			return
+		}
+		if x.flush.CompareAndSwap(old, uint64(pos)) {
+			break
+		}
+	}
+	x.tell()
+}
+
+func (x *session) tell() {
+	select {
+	case x.nudge <- struct{}{}:
+	default:
+	}
+}
+
+// Lead implements [relay.Session]: by this machine's monotonic clock the epoch
+// was renewed within two beats, while others wait for three.
+func (x *session) Lead() error {
+	if x.ctx.Err() != nil {
+		return context.Cause(x.ctx)
+	}
+	if x.elapsed()-x.renewed.Load() > int64(2*x.cfg.Beat) {
+		return errors.New("pgrelay: the lead was not renewed in time")
+	}
+	return nil
+}
+
+// Close implements [relay.Session].
+func (x *session) Close(ctx context.Context) error {
+	var err error
+	if x.flowing.Load() && x.ctx.Err() == nil {
+		err = x.handOver(ctx)
+	}
+	x.fail(errors.New("pgrelay: the session was closed"))
+	x.disconnect()
+	x.work.Wait()
+	return err
+}
+
+// handOver waits until the slot stands where everything is confirmed, and
+// writes that down: the next relay can tell whether anybody moved it.
+func (x *session) handOver(ctx context.Context) error {
+	target := pglogrepl.LSN(x.flush.Load())
+	if target == 0 {
+		return nil
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		x.tell()
+		x.sqlMu.Lock()
+		slot, err := readSlot(ctx, x.sql, x.slot)
+		x.sqlMu.Unlock()
+		switch {
+		case err != nil:
+			return err
+		case slot == nil:
+			return errors.New("pgrelay: the slot is gone")
+		case slot.confirmed >= target:
+			return x.noteStop(ctx, slot.confirmed)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-x.ctx.Done():
+			return context.Cause(x.ctx)
+		}
+	}
+}
+
+// noteStop ends the stream first: until then the slot may still move.
+func (x *session) noteStop(ctx context.Context, at pglogrepl.LSN) error {
+	x.flush.Store(uint64(at)) // no later position may be told
+	x.sqlMu.Lock()
+	defer x.sqlMu.Unlock()
+	_, err := x.sql.Exec(ctx, `
+		UPDATE headgate.relay_state SET stopped_lsn = r.confirmed_flush_lsn
+		FROM pg_replication_slots r WHERE slot = $1 AND r.slot_name = $1 AND epoch = $2`, x.slot, x.epoch)
+	if err != nil {
+		return sqlError("noting the end", err)
+	}
+	return nil
+}
+
+// disconnect closes both connections without waiting for the server.
+func (x *session) disconnect() {
+	now, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if x.repl != nil {
+		_ = x.repl.Conn().Close() // a reader may use it: only the socket is closed
+	}
+	if x.sql != nil {
+		x.sqlMu.Lock()
+		_ = x.sql.Close(now) // the server ends the session either way
+		x.sqlMu.Unlock()
+	}
+}

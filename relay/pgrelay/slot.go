@@ -1,0 +1,183 @@
+package pgrelay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/headgate/headgate"
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5"
+)
+
+// slotState is a replication slot as the server shows it.
+type slotState struct {
+	confirmed pglogrepl.LSN
+	status    string // wal_status
+	active    *int   // pid
+	plugin    string
+	database  string
+}
+
+func readSlot(ctx context.Context, conn *pgx.Conn, name string) (*slotState, error) {
+	var s slotState
+	var confirmed *string
+	err := conn.QueryRow(ctx, `
+		SELECT confirmed_flush_lsn::text, coalesce(wal_status, ''), active_pid, coalesce(plugin, ''), coalesce(database::text, '')
+		FROM pg_replication_slots WHERE slot_name = $1`, name).Scan(&confirmed, &s.status, &s.active, &s.plugin, &s.database)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, sqlError("reading the slot", err)
+	}
+	if confirmed != nil {
+		if s.confirmed, err = pglogrepl.ParseLSN(*confirmed); err != nil {
+			return nil, headgate.NewError(headgate.CodeInternal, "the slot's position cannot be read: %v", err)
+		}
+	}
+	return &s, nil
+}
+
+// state is headgate.relay_state as the session found it.
+type state struct {
+	beat, provenBeat int64
+	beatLSN          pglogrepl.LSN
+	snapshot         *string
+	repair           *string
+	systemID         *string
+	timeline         *int
+	stopped          pglogrepl.LSN
+}
+
+func (x *session) readState(ctx context.Context) (state, error) {
+	var s state
+	var beat, stopped *string
+	err := x.sql.QueryRow(ctx, `
+		SELECT beat, proven_beat, beat_lsn::text, proven_snapshot::text, repair, system_id, timeline, stopped_lsn::text
+		FROM headgate.relay_state WHERE slot = $1`, x.slot).
+		Scan(&s.beat, &s.provenBeat, &beat, &s.snapshot, &s.repair, &s.systemID, &s.timeline, &stopped)
+	if err != nil {
+		return s, sqlError("reading headgate.relay_state", err)
+	}
+	for _, p := range []struct {
+		text *string
+		lsn  *pglogrepl.LSN
+	}{{beat, &s.beatLSN}, {stopped, &s.stopped}} {
+		if p.text == nil {
+			continue
+		}
+		if *p.lsn, err = pglogrepl.ParseLSN(*p.text); err != nil {
+			return s, headgate.NewError(headgate.CodeInternal, "a position in headgate.relay_state cannot be read: %v", err)
+		}
+	}
+	return s, nil
+}
+
+// prepare compares slot and state, and decides whether the stream alone can be
+// trusted. What speaks against it is written down before anything is changed.
+func (x *session) prepare(ctx context.Context) error {
+	st, err := x.readState(ctx)
+	if err != nil {
+		return err
+	}
+	slot, err := readSlot(ctx, x.sql, x.slot)
+	if err != nil {
+		return err
+	}
+	if slot != nil && (slot.plugin != "pgoutput" || slot.database != x.sql.Config().Database) {
+		return headgate.NewError(headgate.CodeInvalidConfig, "slot %s belongs to plugin %s and database %s; drop it, or prepare this database with another slot", x.slot, slot.plugin, slot.database)
+	}
+	reason := x.distrust(st, slot)
+	if st.repair != nil && reason == "" {
+		reason = *st.repair
+	}
+	if reason != "" {
+		x.cfg.Log.WarnContext(ctx, "outbox is repaired from its table", "slot", x.slot, "reason", reason)
+		if err := x.setRepair(ctx, reason); err != nil {
+			return err
+		}
+		x.snapshot = st.snapshot
+		if st.systemID != nil && *st.systemID != x.systemID {
+			x.snapshot = nil // transaction numbers of another server
+		}
+	}
+	x.repairing = reason != ""
+	if slot != nil && slot.status == "lost" {
+		if _, err := x.sql.Exec(ctx, `SELECT pg_drop_replication_slot($1)`, x.slot); err != nil {
+			return sqlError("dropping the lost slot", err)
+		}
+		slot = nil
+	}
+	if slot == nil {
+		if err := x.createSlot(ctx); err != nil {
+			return err
+		}
+	} else if x.repairing && st.repair != nil {
+		// Its log was given up, or the reason still stands: the table has it all.
+		if err := x.advance(ctx); err != nil {
+			return err
+		}
+	}
+	_, err = x.sql.Exec(ctx, `UPDATE headgate.relay_state SET system_id = $2, timeline = $3, stopped_lsn = NULL WHERE slot = $1 AND epoch = $4`,
+		x.slot, x.systemID, x.timeline, x.epoch)
+	if err != nil {
+		return sqlError("noting the session", err)
+	}
+	return nil
+}
+
+// distrust returns why rows may be missing from the stream; "" when none are.
+func (x *session) distrust(st state, slot *slotState) string {
+	fresh := st.systemID == nil // no relay ever ran: the slot is the installer's
+	switch {
+	case slot == nil && fresh:
+		return "the slot is missing"
+	case slot == nil:
+		return "the slot is gone: it was dropped, or the server failed over without it"
+	case slot.status == "lost":
+		return "the slot was invalidated: it held back more log than the server keeps"
+	case !fresh && *st.systemID != x.systemID:
+		return "the database was moved to another server"
+	case !fresh && *st.timeline != x.timeline:
+		return fmt.Sprintf("the server was promoted or restored: timeline %d became %d", *st.timeline, x.timeline)
+	case st.stopped != 0 && slot.confirmed != st.stopped:
+		return fmt.Sprintf("the slot was moved or made anew: it stands at %s, the relay left it at %s", slot.confirmed, st.stopped)
+	case st.beat > st.provenBeat && st.beatLSN != 0 && slot.confirmed > st.beatLSN && st.stopped == 0 && x.passedBeat(st, slot):
+		return "the slot was moved or made anew: it stands behind a heartbeat that no relay has seen"
+	}
+	return ""
+}
+
+// passedBeat reports whether the slot is past the last heartbeat although that
+// was never proven, which this relay's own confirmations cannot do: a mark is
+// proven before anything behind it is confirmed. beat_lsn is a position before
+// the heartbeat's commit, so that the end of the record is a little later.
+func (x *session) passedBeat(st state, slot *slotState) bool {
+	const heartbeatBytes = 64 << 10
+	return slot.confirmed > st.beatLSN+heartbeatBytes
+}
+
+func (x *session) setRepair(ctx context.Context, reason string) error {
+	tag, err := x.sql.Exec(ctx, `UPDATE headgate.relay_state SET repair = $2 WHERE slot = $1 AND epoch = $3`, x.slot, reason, x.epoch)
+	if err != nil {
+		return sqlError("noting the repair", err)
+	}
+	if tag.RowsAffected() == 0 {
+		return errSuperseded
+	}
+	return nil
+}
+
+// createSlot makes the slot; on PostgreSQL 17 and newer as one that a standby
+// takes over.
+func (x *session) createSlot(ctx context.Context) error {
+	sql := `SELECT pg_create_logical_replication_slot($1, 'pgoutput')`
+	if v := x.repl.ParameterStatus("server_version"); len(v) > 1 && v[:2] >= "17" {
+		sql = `SELECT pg_create_logical_replication_slot($1, 'pgoutput', failover => true)`
+	}
+	if _, err := x.sql.Exec(ctx, sql, x.slot); err != nil {
+		return sqlError("creating the slot", err)
+	}
+	return nil
+}

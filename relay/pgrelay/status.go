@@ -1,0 +1,78 @@
+package pgrelay
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+// Times of status messages.
+const (
+	statusEvery = time.Second             // at least
+	statusPause = 20 * time.Millisecond   // between two, however much is confirmed
+	statusSize  = 1 + 8 + 8 + 8 + 8 + 1   // PostgreSQL documentation, 55.4 (streaming replication protocol)
+	pgEpoch     = 946684800 * 1000 * 1000 // microseconds from 1970 to 2000
+)
+
+// encodeStatus writes a standby status update. A zero position would be taken
+// for "as far as was written" by careless encoders, so it is an error.
+func encodeStatus(written, flushed, applied pglogrepl.LSN, now time.Time) ([]byte, error) {
+	if written == 0 || flushed == 0 || applied == 0 {
+		return nil, errors.New("pgrelay: a status without a position would confirm what was only received")
+	}
+	b := make([]byte, 0, statusSize)
+	b = append(b, pglogrepl.StandbyStatusUpdateByteID)
+	b = binary.BigEndian.AppendUint64(b, uint64(written))
+	b = binary.BigEndian.AppendUint64(b, uint64(flushed))
+	b = binary.BigEndian.AppendUint64(b, uint64(applied))
+	b = binary.BigEndian.AppendUint64(b, uint64(now.UnixMicro()-pgEpoch))
+	return append(b, 0), nil
+}
+
+// statuses tells the server how far everything is done: every second, when the
+// server asks, and soon after the position rose. It is the only writer on the
+// replication connection once the stream runs.
+func (x *session) statuses(ctx context.Context) error {
+	tick := time.NewTicker(statusEvery)
+	defer tick.Stop()
+	for {
+		if err := x.sendStatus(); err != nil {
+			return err
+		}
+		select {
+		case <-x.nudge:
+		case <-tick.C:
+			continue
+		case <-ctx.Done():
+			return nil
+		}
+		// What is confirmed meanwhile goes with it.
+		pause := time.NewTimer(statusPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil
+		}
+	}
+}
+
+func (x *session) sendStatus() error {
+	flush := pglogrepl.LSN(x.flush.Load())
+	b, err := encodeStatus(max(flush, pglogrepl.LSN(x.seen.Load())), flush, flush, x.cfg.Now())
+	if err != nil {
+		return err
+	}
+	msg, err := (&pgproto3.CopyData{Data: b}).Encode(nil)
+	if err != nil {
+		return err
+	}
+	if err := x.repl.Frontend().SendUnbufferedEncodedCopyData(msg); err != nil {
+		return sqlError("sending a status", err)
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package pgrelay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/relay"
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+// read repairs what has to be, then streams until the connection ends.
+func (x *session) read(ctx context.Context) error {
+	if x.repairing {
+		if err := x.repair(ctx); err != nil {
+			return err
+		}
+	}
+	// Where the slot stands is where a status may start: never at zero.
+	x.sqlMu.Lock()
+	slot, err := readSlot(ctx, x.sql, x.slot)
+	x.sqlMu.Unlock()
+	if err != nil {
+		return err
+	}
+	if slot == nil {
+		return fmt.Errorf("pgrelay: the slot %s is gone", x.slot)
+	}
+	x.Confirm(relay.Position(slot.confirmed))
+	x.seen.Store(uint64(slot.confirmed))
+	err = pglogrepl.StartReplication(ctx, x.repl, x.slot, 0, pglogrepl.StartReplicationOptions{
+		Mode:       pglogrepl.LogicalReplication,
+		PluginArgs: []string{"proto_version '1'", "publication_names '" + Publication + "'", "messages 'true'"},
+	})
+	if err != nil {
+		return sqlError("starting the stream", err)
+	}
+	x.beatAt.Store(x.elapsed())
+	x.flowing.Store(true)
+	x.work.Go(func() { x.end(x.statuses(ctx)) })
+	d := decoder{relations: map[uint32]*pglogrepl.RelationMessage{}}
+	for {
+		msg, err := x.repl.ReceiveMessage(context.Background()) // the socket is closed to end it
+		if err != nil {
+			return streamError(ctx, err)
+		}
+		switch m := msg.(type) {
+		case *pgproto3.CopyData:
+			if err := x.take(ctx, &d, m.Data); err != nil {
+				return err
+			}
+		case *pgproto3.ErrorResponse:
+			return sqlError("reading the log", pgconn.ErrorResponseToPgError(m))
+		}
+	}
+}
+
+func streamError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return sqlError("reading the log", err)
+}
+
+// take handles one message of the stream.
+func (x *session) take(ctx context.Context, d *decoder, data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	switch data[0] {
+	case pglogrepl.PrimaryKeepaliveMessageByteID:
+		k, err := pglogrepl.ParsePrimaryKeepaliveMessage(data[1:])
+		if err != nil {
+			return err
+		}
+		x.seen.Store(max(x.seen.Load(), uint64(k.ServerWALEnd)))
+		if k.ReplyRequested {
+			x.tell()
+		}
+		if d.open {
+			return nil // it may lie behind rows of the transaction
+		}
+		return x.push(ctx, relay.Change{Kind: relay.Idle, Position: relay.Position(k.ServerWALEnd)})
+	case pglogrepl.XLogDataByteID:
+		w, err := pglogrepl.ParseXLogData(data[1:])
+		if err != nil {
+			return err
+		}
+		x.seen.Store(max(x.seen.Load(), uint64(w.ServerWALEnd)))
+		c, err := d.decode(w.WALData)
+		if err != nil || c.Kind == 0 {
+			return err
+		}
+		if c.Kind == relay.Beat && !x.ours(&c.Mark) {
+			return nil
+		}
+		return x.push(ctx, c)
+	}
+	return nil
+}
+
+// beatPrefix names our messages in the log.
+const beatPrefix = "headgate.beat"
+
+// beat is the content of a heartbeat.
+type beat struct {
+	Slot     string `json:"slot"`
+	Beat     int64  `json:"beat"`
+	Snapshot string `json:"snapshot"`
+}
+
+// ours fills in a mark from its message. Those of other slots pass by.
+func (x *session) ours(m *relay.Mark) bool {
+	var b beat
+	if json.Unmarshal([]byte(m.Text), &b) != nil || b.Slot != x.slot {
+		return false
+	}
+	x.beatAt.Store(x.elapsed())
+	*m = relay.Mark{Number: b.Beat, Text: b.Snapshot}
+	return true
+}
+
+// decoder reads pgoutput, protocol version 1 (PostgreSQL documentation, 55.9).
+type decoder struct {
+	relations map[uint32]*pglogrepl.RelationMessage
+	open      bool
+	committed time.Time
+}
+
+func (d *decoder) decode(data []byte) (relay.Change, error) {
+	msg, err := pglogrepl.Parse(data)
+	if err != nil {
+		return relay.Change{}, fmt.Errorf("pgrelay: a message of the log cannot be read: %w", err)
+	}
+	switch m := msg.(type) {
+	case *pglogrepl.BeginMessage:
+		d.open, d.committed = true, m.CommitTime
+		return relay.Change{Kind: relay.Begin}, nil
+	case *pglogrepl.CommitMessage:
+		d.open = false
+		return relay.Change{Kind: relay.Commit, Position: relay.Position(m.TransactionEndLSN)}, nil
+	case *pglogrepl.RelationMessage:
+		d.relations[m.RelationID] = m
+	case *pglogrepl.InsertMessage:
+		rel := d.relations[m.RelationID]
+		if rel == nil {
+			return relay.Change{}, fmt.Errorf("pgrelay: a row of the unknown relation %d", m.RelationID)
+		}
+		if rel.Namespace != "headgate" || rel.RelationName != "outbox" {
+			return relay.Change{}, nil // somebody added a table to the publication
+		}
+		return relay.Change{Kind: relay.Insert, Row: rowOf(streamed{rel, m.Tuple}, d.committed)}, nil
+	case *pglogrepl.LogicalDecodingMessage:
+		if m.Prefix == beatPrefix && m.Transactional {
+			return relay.Change{Kind: relay.Beat, Mark: relay.Mark{Text: string(m.Content)}}, nil
+		}
+	}
+	return relay.Change{}, nil
+}

@@ -1,0 +1,187 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"sync"
+	"time"
+)
+
+// run is one session.
+type run struct {
+	r      *Relay
+	src    Session
+	budget *budget
+	seed   maphash.Seed
+	lanes  []lane
+	work   sync.WaitGroup // lane workers
+
+	mu      sync.Mutex
+	tracker tracker
+	moved   chan struct{} // the tracker may have advanced
+	fail    context.CancelCauseFunc
+}
+
+func newRun(r *Relay, src Session) *run {
+	return &run{
+		r: r, src: src, budget: newBudget(r.cfg.InFlight, r.cfg.InFlightBytes), seed: maphash.MakeSeed(),
+		lanes: make([]lane, r.cfg.Lanes), tracker: tracker{horizon: r.cfg.Horizon}, moved: make(chan struct{}, 1),
+	}
+}
+
+// relay reads until the source fails or ctx ends, then waits for what is in
+// flight. Lanes go on after ctx ended, for as long as Drain allows.
+func (n *run) relay(ctx context.Context) error {
+	lanes, fail := context.WithCancelCause(context.WithoutCancel(ctx))
+	n.fail = fail
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	unhook := context.AfterFunc(lanes, stop)
+	defer unhook()
+
+	confirming, endConfirm := context.WithCancel(lanes)
+	var confirmer sync.WaitGroup
+	confirmer.Go(func() { n.confirm(confirming) })
+
+	err := n.read(reading, lanes)
+	if cause := context.Cause(lanes); cause != nil {
+		err = cause
+	}
+	if ctx.Err() != nil && lanes.Err() == nil {
+		err = n.drain(lanes)
+	}
+	fail(errors.New("the session ended"))
+	n.work.Wait()
+	endConfirm()
+	confirmer.Wait()
+	n.mu.Lock()
+	pos, _, _ := n.tracker.advance(n.r.cfg.Now())
+	n.mu.Unlock()
+	if pos > 0 {
+		n.src.Confirm(pos) // what was done since the confirmer ended
+	}
+	return err
+}
+
+// drain waits until everything that was read is done.
+func (n *run) drain(lanes context.Context) error {
+	deadline := time.NewTimer(n.r.cfg.Drain)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		n.mu.Lock()
+		empty := n.tracker.empty()
+		n.mu.Unlock()
+		rows, _ := n.budget.used()
+		if empty || rows == 0 && n.onlyHorizon() {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			return nil // what is not confirmed is read again
+		case <-lanes.Done():
+			return context.Cause(lanes)
+		}
+	}
+}
+
+// onlyHorizon reports whether nothing but the horizon keeps the tracker back:
+// then waiting longer is not worth it.
+func (n *run) onlyHorizon() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, mark, _ := n.tracker.advance(n.r.cfg.Now())
+	return mark == nil
+}
+
+// read takes changes in order: it is the only one that opens entries.
+func (n *run) read(ctx, lanes context.Context) error {
+	for {
+		changes, err := n.src.Receive(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range changes {
+			if err := n.take(ctx, lanes, &changes[i]); err != nil {
+				return err
+			}
+		}
+		n.signal()
+	}
+}
+
+func (n *run) take(ctx, lanes context.Context, c *Change) error {
+	if c.Kind == Insert {
+		it := item{row: c.Row, size: c.Row.size(), read: n.r.cfg.Now()}
+		if err := n.budget.take(ctx, it.size); err != nil {
+			return err
+		}
+		n.mu.Lock()
+		it.entry = n.tracker.row()
+		n.mu.Unlock()
+		n.dispatch(lanes, it)
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch c.Kind {
+	case Begin:
+		n.tracker.begin()
+	case Commit:
+		n.tracker.commit(c.Position)
+	case Idle:
+		n.tracker.idle(c.Position)
+	case Beat:
+		n.tracker.beat(c.Mark)
+	}
+	return nil
+}
+
+func (n *run) signal() {
+	select {
+	case n.moved <- struct{}{}:
+	default:
+	}
+}
+
+// confirm is the only goroutine that tells the source how far it is done.
+func (n *run) confirm(ctx context.Context) {
+	var told Position
+	for {
+		n.mu.Lock()
+		pos, mark, wait := n.tracker.advance(n.r.cfg.Now())
+		n.mu.Unlock()
+		if pos > told {
+			n.r.cfg.Fault("before confirm")
+			n.src.Confirm(pos)
+			told = pos
+			n.r.cfg.Fault("after confirm")
+			n.r.note(func(s *Status) { s.Confirmed = pos })
+		}
+		if mark != nil {
+			if err := n.src.Prove(ctx, *mark); err != nil {
+				if ctx.Err() == nil {
+					n.fail(err)
+				}
+				return
+			}
+			n.mu.Lock()
+			n.tracker.proven()
+			n.mu.Unlock()
+			continue
+		}
+		var later <-chan time.Time
+		if wait > 0 {
+			later = time.After(wait)
+		}
+		select {
+		case <-n.moved:
+		case <-later:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

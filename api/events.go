@@ -11,7 +11,8 @@ import (
 type Published struct {
 	ID        string `json:"id" doc:"Event id; minted when the producer sent none"`
 	Stream    string `json:"stream" doc:"Stream that took the event"`
-	Position  string `json:"position" doc:"PARTITION:OFFSET within the stream"`
+	Position  string `json:"position,omitempty" doc:"PARTITION:OFFSET within the stream; absent while pending"`
+	Pending   bool   `json:"pending,omitempty" doc:"Committed under a lease, and on its way into the stream"`
 	RootID    string `json:"rootid" doc:"Id of the event that the causal tree began with"`
 	TTL       int    `json:"ttl" doc:"Hops left"`
 	Hop       int    `json:"hop" doc:"Hops from the root"`
@@ -31,6 +32,7 @@ type Result struct {
 
 	Stream    string   `json:"stream,omitempty"`
 	Position  string   `json:"position,omitempty"`
+	Pending   bool     `json:"pending,omitempty"`
 	RootID    string   `json:"rootid,omitempty"`
 	TTL       int      `json:"ttl,omitempty"`
 	Hop       int      `json:"hop,omitempty"`

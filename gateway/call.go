@@ -26,6 +26,8 @@ type Call struct {
 	body  *guardedBody
 	share *share
 	query url.Values
+	// fences are the lease tokens of a publish.
+	fences []string
 }
 
 // Context returns the request's context: it ends when the client leaves.

@@ -370,6 +370,10 @@ func fenceTokens(h http.Header) ([]string, error) {
 			}
 		}
 	}
+	if len(out) == 0 && len(h.Values(api.HeaderFence)) > 0 {
+		// Whoever lost its token must not write as if no lease were needed.
+		return nil, headgate.NewError(headgate.CodeFenceInvalid, "%s is there, but has no token.", api.HeaderFence)
+	}
 	if len(out) > maxFences {
 		return nil, headgate.NewError(headgate.CodeInvalidArgument, "%s has %d tokens; at most %d are allowed.", api.HeaderFence, len(out), maxFences)
 	}

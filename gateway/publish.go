@@ -24,6 +24,7 @@ func (g *Gateway) addPublish() {
 			"Content-Encoding: gzip is taken. An answer in the 200s comes only after the durable acknowledgement.",
 		Params: []Param{
 			{In: "header", Name: api.HeaderCause, Doc: "Causal tokens of the deliveries that the events react to, comma-separated; none: the events are roots"},
+			{In: "header", Name: api.HeaderFence, Doc: "Lease tokens, comma-separated: the events are stored only if the leases are current"},
 			{In: "header", Name: "Content-Encoding", Doc: "gzip or identity"},
 			{In: "header", Name: "Accept", Doc: "text/plain; profile=agent asks for a compact report of at most 12 lines instead of a problem"},
 		},
@@ -45,6 +46,9 @@ func (g *Gateway) addPublish() {
 func (g *Gateway) publish(c *Call) error {
 	tokens, err := causeTokens(c.R.Header)
 	if err != nil {
+		return err
+	}
+	if c.fences, err = fenceTokens(c.R.Header); err != nil {
 		return err
 	}
 	media, err := mediaType(c.R.Header)
@@ -89,6 +93,9 @@ const (
 )
 
 // causeTokens splits the Headgate-Cause header, which may come several times.
+// A header without any token is an error: it comes from a client that reacts
+// to something and lost the token, and its event must not become a root, which
+// no limit of the tree that it belongs to would hold.
 func causeTokens(h http.Header) ([]string, error) {
 	var tokens []string
 	for _, line := range h.Values(api.HeaderCause) {
@@ -106,6 +113,12 @@ func causeTokens(h http.Header) ([]string, error) {
 			tokens = append(tokens, token)
 		}
 	}
+	if len(tokens) == 0 && len(h.Values(api.HeaderCause)) > 0 {
+		return nil, &headgate.Error{
+			Code: headgate.CodeTokenInvalid, Detail: api.HeaderCause + " is there, but has no token.",
+			Fix: "Send the token exactly as it came with the delivery; leave the header out to start a causal tree.",
+		}
+	}
 	return tokens, nil
 }
 
@@ -118,7 +131,7 @@ func (g *Gateway) admit(c *Call, tokens []string, items []perimeter.Item) []peri
 
 func (g *Gateway) admitIn(ctx context.Context, c *Call, tokens []string, items []perimeter.Item) []perimeter.Result {
 	return g.cfg.Perimeter.Admit(ctx, perimeter.Submission{
-		Principal: c.Principal, Door: door, RequestID: c.RequestID, Items: items, Tokens: tokens,
+		Principal: c.Principal, Door: door, RequestID: c.RequestID, Items: items, Tokens: tokens, Fences: c.fences,
 	})
 }
 

@@ -204,6 +204,9 @@ func resultOf(item *perimeter.Item, res *perimeter.Result) api.Result {
 	}
 	h := &res.Event.Header
 	r.Stream, r.Position, r.Duplicate = res.Stream, res.Position.String(), res.Duplicate
+	if r.Pending = res.Pending; r.Pending {
+		r.Position = ""
+	}
 	r.RootID, r.TTL, r.Hop = h.RootID, h.TTL, h.Hop
 	r.Contract, r.Draft = contractName(res), res.Contract.Draft
 	return r
@@ -238,11 +241,15 @@ func appendRest(b []byte, item *perimeter.Item, res *perimeter.Result) []byte {
 	h := &res.Event.Header
 	b = append(b, `,"stream":`...)
 	b = jsontext.AppendString(b, res.Stream)
-	b = append(b, `,"position":"`...)
-	b = strconv.AppendUint(b, uint64(res.Position.Partition), 10)
-	b = append(b, ':')
-	b = strconv.AppendUint(b, res.Position.Offset, 10)
-	b = append(b, `","rootid":`...)
+	if res.Pending {
+		b = append(b, `,"pending":true,"rootid":`...)
+	} else {
+		b = append(b, `,"position":"`...)
+		b = strconv.AppendUint(b, uint64(res.Position.Partition), 10)
+		b = append(b, ':')
+		b = strconv.AppendUint(b, res.Position.Offset, 10)
+		b = append(b, `","rootid":`...)
+	}
 	b = jsontext.AppendString(b, h.RootID)
 	b = append(b, `,"ttl":`...)
 	b = strconv.AppendInt(b, int64(h.TTL), 10)

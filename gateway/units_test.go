@@ -93,6 +93,14 @@ func TestCauseTokens(t *testing.T) {
 	if _, err := causeTokens(http.Header{api.HeaderCause: {strings.Repeat("a", 5000)}}); headgate.CodeOf(err) != headgate.CodeTokenInvalid {
 		t.Errorf("long token: %v", err)
 	}
+	if got, err := causeTokens(http.Header{}); err != nil || got != nil {
+		t.Errorf("no header: %q, %v", got, err)
+	}
+	for _, lost := range []string{"", " ", ",", " , ,"} {
+		if got, err := causeTokens(http.Header{api.HeaderCause: {lost}}); headgate.CodeOf(err) != headgate.CodeTokenInvalid {
+			t.Errorf("header %q: %q, %v; its event would become a root", lost, got, err)
+		}
+	}
 }
 
 func TestStrictDecoding(t *testing.T) {

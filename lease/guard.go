@@ -89,6 +89,13 @@ func (s *Service) Verify(ctx context.Context, token, target string) (Fence, time
 	return f, left, err
 }
 
+// Current says whether a grant is current now, without taking a writer. It
+// protects nothing: it spares a stale worker the way to [Service.Guard].
+func (s *Service) Current(ctx context.Context, f *Fence) error {
+	_, err := s.current(ctx, f)
+	return err
+}
+
 // current is the guard outside of any write.
 func (s *Service) current(ctx context.Context, f *Fence) (left time.Duration, err error) {
 	if err := s.Superseded(f); err != nil {

@@ -159,6 +159,9 @@ type Type struct {
 	Contract string `yaml:"contract"`
 	// Origins are the origin classes under which the type may appear; all by default.
 	Origins []headgate.Origin `yaml:"origins"`
+	// Fence is a template of the resource whose lease publishing demands, such
+	// as 'ticket/{data.ticket_id}'; none by default.
+	Fence string `yaml:"fence"`
 	// Expire is how long after admission an event is worth delivering.
 	Expire Duration `yaml:"expire"`
 }
@@ -183,7 +186,7 @@ type Limits struct {
 	InFlight Size `yaml:"in_flight"`
 	// Connections open at once; default 4096.
 	Connections int `yaml:"connections"`
-	// Body is the largest bulk body; default 1GiB, streamed.
+	// Body is the largest bulk body; default 256MiB, streamed.
 	Body Size `yaml:"body"`
 }
 

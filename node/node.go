@@ -103,8 +103,12 @@ func (n *Node) openStore(ctx context.Context, opts Options) error {
 	if err != nil {
 		return headgate.NewError(headgate.CodeInvalidConfig, "store.url: %v", err)
 	}
-	n.Store, err = open(ctx, StoreOptions{Dir: filepath.Join(dir, "store"), URL: url, Memory: n.cfg.Memory, Relaxed: n.cfg.Durability == "relaxed", Log: n.log})
-	return err
+	opened, err := open(ctx, StoreOptions{Dir: filepath.Join(dir, "store"), URL: url, Memory: n.cfg.Memory, Relaxed: n.cfg.Durability == "relaxed", Log: n.log})
+	if err != nil {
+		return err // what came with it may be a nil pointer in the interface, which Close must not find
+	}
+	n.Store = opened
+	return nil
 }
 
 // pick returns the named driver, or the default one.
@@ -142,7 +146,7 @@ func (n *Node) openContracts(ctx context.Context, _ Options) error {
 	}
 	loaded, err := n.Registry.LoadDir(ctx, os.DirFS(n.cfg.Contracts.Dir))
 	if err != nil {
-		return fmt.Errorf("contracts.dir: %w", err)
+		return fmt.Errorf("contracts.dir %s: %w", n.cfg.Contracts.Dir, err)
 	}
 	for _, c := range loaded {
 		for _, w := range c.Warnings {
@@ -169,14 +173,15 @@ func (n *Node) openBroker(ctx context.Context, opts Options) error {
 	if err != nil {
 		return headgate.NewError(headgate.CodeInvalidConfig, "broker.url: %v", err)
 	}
-	n.Broker, err = open(ctx, BrokerOptions{
+	opened, err := open(ctx, BrokerOptions{
 		Dir: filepath.Join(n.cfg.dataDir(), "broker"), URL: url, Credentials: n.cfg.Broker.Credentials,
 		Replicas: n.cfg.Broker.Replicas, Relaxed: n.cfg.Durability == "relaxed", Log: n.log,
 		MaxEventBytes: n.cfg.maxEventBytes(),
 	})
 	if err != nil {
-		return err
+		return err // as in openStore
 	}
+	n.Broker = opened
 	return n.ensureStreams(ctx)
 }
 
@@ -244,6 +249,7 @@ func (n *Node) openRouter(ctx context.Context, opts Options) error {
 		return err
 	}
 	n.Causal.SetClaims(n.Router)
+	n.Perimeter.SetFencing(perimeter.Fencing{Leases: n.Leases, Store: n.Store, Outbox: n.Router})
 	n.Index = index.New(index.Config{
 		Store: n.Store, Broker: n.Broker, Topology: n.Topology, Router: n.Router, Causal: n.Causal, Quarantine: n.Quarantine, Log: n.log,
 	})

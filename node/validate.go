@@ -238,7 +238,7 @@ func (l *Loaded) Topology() (*topology.Table, error) {
 		t := l.Types[pattern]
 		types = append(types, topology.Type{
 			Pattern: pattern, Key: t.Key, TTL: t.TTL, Gas: t.Gas, Breadth: t.Breadth, Repeats: t.Repeats,
-			PayloadMax: int(t.PayloadMax), Contract: t.Contract, Origins: t.Origins, Expire: time.Duration(t.Expire),
+			PayloadMax: int(t.PayloadMax), Contract: t.Contract, Origins: t.Origins, Expire: time.Duration(t.Expire), Fence: t.Fence,
 		})
 	}
 	return topology.New(streams, types, topology.Defaults{

@@ -11,12 +11,16 @@
 //	envelope    size, attributes, id, source, times
 //	right       this type, by this principal
 //	cause       tokens, TTL, breadth, loops, rate of roots, origin; gas is reserved
+//	fence       the lease that the type demands, or that came along, is current
 //	contract    the payload against its compiled contract
 //	stamp       ordering key; the header, which only this package writes
 //
 // What passed is published, one call per stream, and answered only after the
-// broker's durable acknowledgement. A stage "fence", between cause and
-// contract, comes with the leases: no type can demand one yet.
+// broker's durable acknowledgement. What passed under a fence takes another
+// way: its guard and the event are committed in one transaction of the store,
+// to the node outbox, which publishes in the order of the commits. The commit
+// is what decides; the answer waits for the position, and says pending when it
+// does not come in time.
 //
 // # Invariants
 //

@@ -47,6 +47,7 @@ type Config struct {
 type Perimeter struct {
 	cfg      Config
 	maxEvent int // bytes that the broker takes; 0: it does not say
+	fencing  *Fencing
 }
 
 // New returns a perimeter. The error, of code invalid_config, names every
@@ -100,6 +101,7 @@ func Causal(code headgate.Code) bool {
 func (p *Perimeter) Admit(ctx context.Context, s Submission) []Result {
 	r := p.start(&s)
 	r.judge(ctx)
+	r.publishFenced(ctx)
 	r.publish(ctx)
 	r.finish(ctx)
 	return r.results

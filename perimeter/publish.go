@@ -114,7 +114,7 @@ func outcomeError(out broker.Result, code headgate.Code, want headgate.Outcome) 
 }
 
 func (r *run) admitted(i int) {
-	if tell := r.p.cfg.Observer.Admitted; tell != nil {
+	if tell := r.p.cfg.Observer.Admitted; tell != nil && !r.entries[i].told {
 		res := &r.results[i]
 		tell(headgate.AdmittedInfo{Stream: res.Stream, Position: res.Position, Event: res.Event, Duplicate: res.Duplicate, Door: r.s.Door})
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/causal"
 	"github.com/headgate/headgate/contract"
+	"github.com/headgate/headgate/lease"
 	"github.com/headgate/headgate/topology"
 )
 
@@ -29,7 +30,9 @@ type entry struct {
 	minted  bool // the id is ours: nobody can have sent it before
 	failure bool // of the node, not a refusal: not recorded
 	twin    int  // with stateTwin
+	told    bool // somebody else tells the observer
 	typ     *topology.Resolved
+	fences  []*lease.Fence      // that it is written under
 	gas     *causal.Reservation // with statePassed
 }
 
@@ -44,6 +47,11 @@ type run struct {
 	source  string    // default source, made once
 	entries []entry
 	results []Result
+
+	fences      []*lease.Fence
+	fenceErr    *headgate.Error
+	fencesRead  bool
+	fenceChecks map[*lease.Fence]*headgate.Error
 
 	causes   []*causal.Cause
 	causeErr *headgate.Error
@@ -73,7 +81,7 @@ func (p *Perimeter) start(s *Submission) *run {
 		entries: make([]entry, len(s.Items)),
 		results: make([]Result, len(s.Items)),
 
-		twinsFirst: len(s.Tokens)+len(s.Causes) > 0,
+		twinsFirst: len(s.Tokens)+len(s.Causes)+len(s.Fences)+len(s.Held) > 0,
 	}
 	if r.begun.IsZero() {
 		r.begun = now
@@ -127,6 +135,10 @@ func (r *run) judgeOne(ctx context.Context, i int) {
 	}
 	if err := r.cause(ctx, i); err != nil {
 		r.refuseLate(i, StageCause, err)
+		return
+	}
+	if stage, err := r.fence(ctx, i); err != nil {
+		r.refuseLate(i, stage, err)
 		return
 	}
 	if err := r.contract(ctx, i); err != nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/causal"
+	"github.com/headgate/headgate/lease"
 	"github.com/headgate/headgate/store"
 )
 
@@ -19,6 +20,7 @@ const (
 	StageEnvelope  Stage = "envelope"
 	StageRight     Stage = "right"
 	StageCause     Stage = "cause"
+	StageFence     Stage = "fence"
 	StageContract  Stage = "contract"
 	StageStamp     Stage = "stamp"
 )
@@ -35,6 +37,11 @@ type Submission struct {
 	Tokens []string
 	Causes []*causal.Cause
 	Origin headgate.Origin // of roots; empty means the principal's class
+	// Fences are the lease tokens that came with the events, which are written
+	// under all of them, or under the one that its type demands. Held are
+	// fences that never left the node, and come first.
+	Fences []string
+	Held   []*lease.Fence
 	// Received is when the last byte was read; zero means when Admit or
 	// Prepare was called. From here on the verdict's time is measured.
 	Received time.Time
@@ -75,7 +82,10 @@ type Result struct {
 	Position  headgate.Position // zero after Prepare, but for duplicates
 	Contract  headgate.ContractRef
 	Duplicate bool
-	Err       *headgate.Error // nil: admitted, or a duplicate
-	Stage     Stage           // where it was refused
-	QID       string          // quarantine record of a refusal; "" if only counted
+	// Pending: the event is committed and will be published; it has no position
+	// yet.
+	Pending bool
+	Err     *headgate.Error // nil: admitted, or a duplicate
+	Stage   Stage           // where it was refused
+	QID     string          // quarantine record of a refusal; "" if only counted
 }

@@ -2,6 +2,8 @@ package router
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -20,9 +22,62 @@ const pumpPage = 512
 type pump struct {
 	r     *Router
 	woken chan struct{}
+
+	mu       sync.Mutex
+	expected map[expectedID][]chan broker.Result
 }
 
-func newPump(r *Router) *pump { return &pump{r: r, woken: make(chan struct{}, 1)} }
+// expectedID names an event that somebody waits for.
+type expectedID struct{ stream, source, id string }
+
+func newPump(r *Router) *pump {
+	return &pump{r: r, woken: make(chan struct{}, 1), expected: map[expectedID][]chan broker.Result{}}
+}
+
+// Expect listens for the publication of an event from the node outbox by this
+// node. The channel gets one result at most, and forget must be called in the
+// end. With [Router.Wake] it implements perimeter.Outbox.
+func (r *Router) Expect(stream, source, id string) (result <-chan broker.Result, forget func()) {
+	return r.pump.expect(expectedID{stream, source, id})
+}
+
+// Wake makes the node outbox look for rows that were committed.
+func (r *Router) Wake() { r.pump.wake() }
+
+func (p *pump) expect(id expectedID) (<-chan broker.Result, func()) {
+	c := make(chan broker.Result, 1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.expected[id] = append(p.expected[id], c)
+	return c, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		left := slices.DeleteFunc(p.expected[id], func(o chan broker.Result) bool { return o == c })
+		if len(left) == 0 {
+			delete(p.expected, id)
+			return
+		}
+		p.expected[id] = left
+	}
+}
+
+// tell gives the outcome to the first who waits for the event: of two rows
+// with the same id the first one stored it, the second is a duplicate.
+func (p *pump) tell(stream string, ev *headgate.Event, res broker.Result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	id := expectedID{stream, ev.Source, ev.ID}
+	waiting := p.expected[id]
+	if len(waiting) == 0 {
+		return
+	}
+	waiting[0] <- res
+	if len(waiting) == 1 {
+		delete(p.expected, id)
+	} else {
+		p.expected[id] = waiting[1:]
+	}
+}
 
 func (p *pump) wake() {
 	select {
@@ -143,6 +198,7 @@ func (p *pump) publishStream(ctx context.Context, stream string, rows []outgoing
 		switch res.Outcome {
 		case broker.OutcomeStored, broker.OutcomeDuplicate:
 			done = append(done, rows[i].seq)
+			p.tell(stream, rows[i].ev, res)
 			if p.r.observer.Admitted != nil {
 				p.r.observer.Admitted(headgate.AdmittedInfo{
 					Stream: stream, Position: res.Position, Event: rows[i].ev, Duplicate: res.Outcome == broker.OutcomeDuplicate, Door: "router",
@@ -151,6 +207,7 @@ func (p *pump) publishStream(ctx context.Context, stream string, rows []outgoing
 		case broker.OutcomeRejected:
 			p.r.log.Error("emitted event rejected by the broker, kept in quarantine", "stream", stream, "id", rows[i].ev.ID, "err", res.Err)
 			lost = append(lost, p.record(stream, rows[i].ev, nil, res.Err))
+			p.tell(stream, rows[i].ev, res)
 			done = append(done, rows[i].seq)
 		default: // throttled, unknown
 			down[stream] = true

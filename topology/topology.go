@@ -48,6 +48,7 @@ type Type struct {
 	PayloadMax int               // bytes; default Defaults.PayloadMax
 	Contract   string            // subject of the contract; default: the type
 	Origins    []headgate.Origin // allowed origin classes; empty means all
+	Fence      string            // template of the resource whose lease publishing demands, such as ticket/{data.id}
 	Expire     time.Duration     // upper bound for expirytime, and its default; 0 means none
 }
 
@@ -63,6 +64,8 @@ type Resolved struct {
 	Type
 	Stream string
 	KeyOf  *condition.Value // nil without a key expression
+	// FenceOf yields the resource of Fence; nil without one.
+	FenceOf *condition.Value
 }
 
 // Table answers lookups. It is immutable and safe for concurrent use.
@@ -79,7 +82,7 @@ type Table struct {
 // declared is a declared type with its compiled key.
 type declared struct {
 	Type
-	keyOf *condition.Value
+	keyOf, fenceOf *condition.Value
 }
 
 // New builds a table. The error lists every problem at once; its code is
@@ -92,8 +95,8 @@ func New(streams []Stream, types []Type, d Defaults) (*Table, error) {
 	}
 	t.streams = p.streams(streams, t.owners)
 	for i, typ := range types {
-		keyOf := p.typ(i, typ, t.types)
-		t.types[typ.Pattern] = &declared{typ, keyOf}
+		keyOf, fenceOf := p.typ(i, typ, t.types)
+		t.types[typ.Pattern] = &declared{typ, keyOf, fenceOf}
 	}
 	if err := p.err(); err != nil {
 		return nil, err
@@ -137,7 +140,7 @@ func (t *Table) Lookup(eventType string) *Resolved {
 func (t *Table) resolve(eventType string) *Resolved {
 	r := &Resolved{Stream: t.streamOf(eventType)}
 	if d, found := mostSpecific(t.types, eventType); found {
-		r.Type, r.KeyOf = d.Type, d.keyOf
+		r.Type, r.KeyOf, r.FenceOf = d.Type, d.keyOf, d.fenceOf
 	} else {
 		r.Pattern = eventType
 	}

@@ -113,8 +113,8 @@ func validStreamName(s string) bool {
 	return len(s) > 0 && len(s) <= 63
 }
 
-// typ checks one declared type and compiles its key.
-func (p *problems) typ(i int, t Type, before map[string]*declared) *condition.Value {
+// typ checks one declared type and compiles its key and its fence.
+func (p *problems) typ(i int, t Type, before map[string]*declared) (keyOf, fenceOf *condition.Value) {
 	where := fmt.Sprintf("types[%d] %q", i, t.Pattern)
 	if !headgate.ValidPattern(t.Pattern) {
 		p.add("%s: not a type, \"prefix.*\" or \"*\"", where)
@@ -134,14 +134,18 @@ func (p *problems) typ(i int, t Type, before map[string]*declared) *condition.Va
 	if t.Expire < 0 || t.Expire > 0 && t.Expire < time.Millisecond {
 		p.add("%s: expire %s is not a positive duration of a millisecond or more", where, t.Expire)
 	}
-	if t.Key == "" {
-		return nil
+	var err error
+	if t.Key != "" {
+		if keyOf, err = condition.CompileValue(t.Key); err != nil {
+			p.add("%s: key: %s", where, headgate.AsError(err).Detail)
+		}
 	}
-	keyOf, err := condition.CompileValue(t.Key)
-	if err != nil {
-		p.add("%s: key: %s", where, headgate.AsError(err).Detail)
+	if t.Fence != "" {
+		if fenceOf, err = condition.CompileTemplate(t.Fence); err != nil {
+			p.add("%s: fence: %s", where, headgate.AsError(err).Detail)
+		}
 	}
-	return keyOf
+	return keyOf, fenceOf
 }
 
 func origins() []headgate.Origin {

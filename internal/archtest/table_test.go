@@ -73,6 +73,7 @@ var table = []rule{
 var interfaces = map[string]string{
 	"causal.Claims":       "the router knows claims; causal must not import it",
 	"perimeter.Contracts": "declared by its consumer",
+	"perimeter.Outbox":    "the router publishes the node outbox; perimeter must not import it",
 	"perimeter.Drafter":   "declared by its consumer; nil turns drafts off",
 	"relay.Source":        "a database's log; drivers implement it",
 	"relay.Session":       "a database's log; drivers implement it",

@@ -134,6 +134,7 @@ func Start(t testing.TB, opts *Opts) *Node {
 		Store: st, Broker: n.Broker, Perimeter: door, Causal: eng, Quarantine: n.Quarantine, Topology: top, Principals: dir, Observer: obs,
 	})
 	must(err)
+	door.SetFencing(perimeter.Fencing{Leases: n.Leases, Store: st, Outbox: n.Router})
 	n.Index = index.New(index.Config{Store: st, Broker: n.Broker, Topology: top, Router: n.Router, Causal: eng, Quarantine: n.Quarantine})
 	cfg := gateway.Config{
 		Perimeter: door, Router: n.Router, Principals: dir, Broker: n.Broker, Topology: top, Leases: n.Leases, Metrics: n.Metrics.Handler(), SpoolDir: t.TempDir(),

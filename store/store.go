@@ -42,4 +42,5 @@ type Tx struct {
 	Gas           Gas
 	Index         Index
 	Leases        Leases
+	Registry      Registry
 }

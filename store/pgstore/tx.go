@@ -28,6 +28,7 @@ type (
 	gas           struct{ *tx }
 	index         struct{ *tx }
 	leases        struct{ *tx }
+	registry      struct{ *tx }
 )
 
 // newTx makes the transaction of one run. Only that of an Update has numbers
@@ -37,7 +38,7 @@ func newTx(c *conn, seqs *numbers) *tx {
 	t.roles = store.Tx{
 		Settings: settings{t}, Contracts: contracts{t}, Principals: principals{t}, Subscriptions: subscriptions{t},
 		Deliveries: deliveries{t}, Outbox: outbox{t}, Quarantine: quarantine{t}, Gas: gas{t}, Index: index{t},
-		Leases: leases{t},
+		Leases: leases{t}, Registry: registry{t},
 	}
 	return t
 }

@@ -26,6 +26,7 @@ type (
 	gas           struct{ *tx }
 	index         struct{ *tx }
 	leases        struct{ *tx }
+	registry      struct{ *tx }
 )
 
 func newTx(c *conn) *tx {
@@ -33,7 +34,7 @@ func newTx(c *conn) *tx {
 	t.roles = store.Tx{
 		Settings: settings{t}, Contracts: contracts{t}, Principals: principals{t}, Subscriptions: subscriptions{t},
 		Deliveries: deliveries{t}, Outbox: outbox{t}, Quarantine: quarantine{t}, Gas: gas{t}, Index: index{t},
-		Leases: leases{t},
+		Leases: leases{t}, Registry: registry{t},
 	}
 	return t
 }

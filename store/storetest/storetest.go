@@ -51,6 +51,7 @@ func Run(t *testing.T, d Driver) {
 		"Gas":           gasCases,
 		"Index":         indexCases,
 		"Leases":        leaseCases,
+		"Registry":      registryCases,
 	}
 	for group, cases := range groups {
 		t.Run(group, func(t *testing.T) {

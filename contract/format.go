@@ -89,20 +89,25 @@ func isUUID(s string) bool {
 	if len(s) != 36 {
 		return false
 	}
+	if s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+		return false
+	}
+	digits := 0
 	for i := range len(s) {
-		switch c := s[i]; i {
-		case 8, 13, 18, 23:
-			if c != '-' {
-				return false
-			}
-		default:
-			if !isHex(c) {
-				return false
-			}
+		digits += int(hexDigits[s[i]])
+	}
+	return digits == 32
+}
+
+// hexDigits has 1 for each hexadecimal digit.
+var hexDigits = func() (t [256]uint8) {
+	for i := range t {
+		if isHex(byte(i)) {
+			t[i] = 1
 		}
 	}
-	return true
-}
+	return t
+}()
 
 // isJSONPointer checks RFC 6901, section 3.
 func isJSONPointer(s string) bool {

@@ -2,10 +2,35 @@ package contract
 
 import "strings"
 
+// What a byte may be in a URI or a template, one bit each.
 const (
-	unreserved = "-._~"
-	subDelims  = "!$&'()*+,;="
+	uriPlain    = 1 << iota // unreserved or a sub-delimiter
+	uriColon                // ":"
+	uriAt                   // "@"
+	uriSlash                // "/"
+	uriQuestion             // "?"
+	uriLiteral              // a literal of a template, as it stands
+
+	uriPath = uriPlain | uriColon | uriAt | uriSlash
+	uriTail = uriPath | uriQuestion
 )
+
+var uriClasses = func() (t [256]uint8) {
+	for i := range t {
+		c := byte(i)
+		if isAlpha(c) || isDigit(c) || strings.IndexByte("-._~!$&'()*+,;=", c) >= 0 {
+			t[i] |= uriPlain
+		}
+		if c > ' ' && c != 0x7F && strings.IndexByte("\"<>\\^`{|}%", c) < 0 {
+			t[i] |= uriLiteral
+		}
+	}
+	t[':'] |= uriColon
+	t['@'] |= uriAt
+	t['/'] |= uriSlash
+	t['?'] |= uriQuestion
+	return t
+}()
 
 // isURI checks URI of RFC 3986, appendix A: a scheme is demanded.
 func isURI(s string) bool {
@@ -30,7 +55,7 @@ func isScheme(s string) bool {
 func isReference(s string, afterScheme bool) bool {
 	s, fragment, _ := strings.Cut(s, "#")
 	s, query, _ := strings.Cut(s, "?")
-	if !uriChars(fragment, ":@/?") || !uriChars(query, ":@/?") {
+	if !uriChars(fragment, uriTail) || !uriChars(query, uriTail) {
 		return false
 	}
 	if rest, ok := strings.CutPrefix(s, "//"); ok {
@@ -38,17 +63,17 @@ func isReference(s string, afterScheme bool) bool {
 		if slash < 0 {
 			slash = len(rest)
 		}
-		return isAuthority(rest[:slash]) && uriChars(rest[slash:], ":@/")
+		return isAuthority(rest[:slash]) && uriChars(rest[slash:], uriPath)
 	}
 	if first, _, _ := strings.Cut(s, "/"); !afterScheme && strings.Contains(first, ":") {
 		return false
 	}
-	return uriChars(s, ":@/")
+	return uriChars(s, uriPath)
 }
 
 func isAuthority(s string) bool {
 	if user, host, ok := strings.Cut(s, "@"); ok {
-		if !uriChars(user, ":") {
+		if !uriChars(user, uriPlain|uriColon) {
 			return false
 		}
 		s = host
@@ -61,7 +86,7 @@ func isAuthority(s string) bool {
 		return port == "" || port[0] == ':' && portDigits(port[1:])
 	}
 	host, port, _ := strings.Cut(s, ":")
-	return uriChars(host, "") && portDigits(port)
+	return uriChars(host, uriPlain) && portDigits(port)
 }
 
 func portDigits(s string) bool {
@@ -82,25 +107,19 @@ func isIPvFuture(s string) bool {
 			return false
 		}
 	}
-	return uriChars(rest, ":")
+	return uriChars(rest, uriPlain|uriColon)
 }
 
-// uriChars checks for unreserved, sub-delims, percent-encoded and the extra
-// characters.
-func uriChars(s, extra string) bool {
+// uriChars checks for characters of the classes and for percent-encoded ones.
+func uriChars(s string, classes uint8) bool {
 	for i := 0; i < len(s); i++ {
-		c := s[i]
-		switch {
-		case isAlpha(c), isDigit(c), strings.IndexByte(unreserved, c) >= 0,
-			strings.IndexByte(subDelims, c) >= 0, strings.IndexByte(extra, c) >= 0:
-		case c == '%':
-			if i+2 >= len(s) || !isHex(s[i+1]) || !isHex(s[i+2]) {
-				return false
-			}
-			i += 2
-		default:
+		if uriClasses[s[i]]&classes != 0 {
+			continue
+		}
+		if s[i] != '%' || i+2 >= len(s) || !isHex(s[i+1]) || !isHex(s[i+2]) {
 			return false
 		}
+		i += 2
 	}
 	return true
 }
@@ -122,20 +141,7 @@ func isURITemplate(s string) bool {
 	return true
 }
 
-func isTemplateLiteral(s string) bool {
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case c == '%':
-			if i+2 >= len(s) || !isHex(s[i+1]) || !isHex(s[i+2]) {
-				return false
-			}
-			i += 2
-		case c <= ' ', c == 0x7F, strings.IndexByte("\"<>\\^`{|}", c) >= 0:
-			return false
-		}
-	}
-	return true
-}
+func isTemplateLiteral(s string) bool { return uriChars(s, uriLiteral) }
 
 func isExpression(s string) bool {
 	if s != "" && strings.IndexByte("+#./;?&=,!@|", s[0]) >= 0 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate"
@@ -24,6 +25,9 @@ func (a *app) emitCommand() *cobra.Command {
 			"  headgate emit ticket.opened @ticket.json",
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if slices.Contains(causes, "") {
+				return usagef("--cause is empty: give the token of the delivery that the event reacts to, or leave the flag out to start a causal tree")
+			}
 			data, err := a.argument(args[1])
 			if err != nil {
 				return err

@@ -54,7 +54,7 @@ func (o *operator) doctor(c *gateway.Call) error {
 func (o *operator) durability() api.Durability {
 	caps, info := o.Broker.Caps(), o.Store.Info()
 	d := api.Durability{
-		Mode: string(caps.Durability), Streams: caps.Words, State: info.Words, Store: info.Driver, Schema: info.Schema, EventBytes: caps.MaxEventBytes,
+		Mode: modeName(caps.Durability), Streams: caps.Words, State: info.Words, Store: info.Driver, Schema: info.Schema, EventBytes: caps.MaxEventBytes,
 		Dedupe: fmt.Sprintf("A repeated id is known for %s, and at least the last %d ids of a stream.", caps.DedupeWindow, caps.DedupeIDs),
 	}
 	if !caps.DedupeSurvivesRestart {
@@ -63,21 +63,37 @@ func (o *operator) durability() api.Durability {
 	return d
 }
 
+// modeName is the name of a mode as the setting durability has it.
+func modeName(d broker.Durability) string {
+	if d == broker.DurabilityProcess {
+		return "relaxed"
+	}
+	return string(d)
+}
+
 // unsafe names modes that lose acknowledged events.
 func (o *operator) unsafe(out *api.Doctor) {
 	switch o.Broker.Caps().Durability {
 	case broker.DurabilityMemory, broker.DurabilityProcess:
 		out.Problems = append(out.Problems, api.Finding{
 			Severity: "warning", What: "Acknowledged events do not survive power loss: " + o.Broker.Caps().Words,
-			Fix: "Run with durability: fsync.",
+			Fix: fixDurability(o.Broker.Caps().Durability == broker.DurabilityMemory),
 		})
 	}
 	if !o.Store.Info().Durable {
 		out.Problems = append(out.Problems, api.Finding{
 			Severity: "warning", What: "Control state does not survive power loss: " + o.Store.Info().Words,
-			Fix: "Run with a data folder.",
+			Fix: fixDurability(o.Broker.Caps().Durability == broker.DurabilityMemory),
 		})
 	}
+}
+
+// fixDurability says how to get back the durability that was given up.
+func fixDurability(memory bool) string {
+	if memory {
+		return "Run without --memory and with a broker that stores on disk."
+	}
+	return "Set durability: fsync; it is relaxed."
 }
 
 func (o *operator) balances(c *gateway.Call, out *api.Doctor) error {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"slices"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
@@ -43,9 +44,14 @@ func (o *operator) quarantineRoutes() []gateway.Route {
 	}
 }
 
+// kinds are what a selection may ask for.
+func kinds() []store.QuarantineKind {
+	return []store.QuarantineKind{store.KindRefused, store.KindExtinguished, store.KindParked, store.KindExpired}
+}
+
 // filter reads the selection. Callers who are no viewers see what they
 // published and what was refused of it, nothing of others.
-func (o *operator) filter(c *gateway.Call) store.QuarantineFilter {
+func (o *operator) filter(c *gateway.Call) (store.QuarantineFilter, error) {
 	f := store.QuarantineFilter{
 		Kind: store.QuarantineKind(c.Query("kind")), Reason: c.Query("reason"), Type: c.Query("type"), Subscription: c.Query("subscription"),
 		Principal: c.Query("principal"), Root: c.Query("root"), ID: c.Query("id"), Fingerprint: c.Query("fingerprint"),
@@ -53,7 +59,10 @@ func (o *operator) filter(c *gateway.Call) store.QuarantineFilter {
 	if !c.Principal.Can(headgate.RoleViewer) {
 		f.Principal = c.Principal.Name
 	}
-	return f
+	if f.Kind != "" && !slices.Contains(kinds(), f.Kind) {
+		return f, headgate.NewError(headgate.CodeInvalidArgument, "kind must be refused, extinguished, parked or expired.")
+	}
+	return f, nil
 }
 
 func (o *operator) listQuarantine(c *gateway.Call) error {
@@ -61,7 +70,10 @@ func (o *operator) listQuarantine(c *gateway.Call) error {
 	if err != nil {
 		return err
 	}
-	f := o.filter(c)
+	f, err := o.filter(c)
+	if err != nil {
+		return err
+	}
 	f.After, f.Limit = c.Query("cursor"), limit
 	records, err := o.Quarantine.List(c.Context(), f)
 	if err != nil {
@@ -87,7 +99,11 @@ func quarantinedOf(r *store.QuarantineRecord) api.Quarantined {
 }
 
 func (o *operator) quarantineGroups(c *gateway.Call) error {
-	groups, err := o.Quarantine.Groups(c.Context(), o.filter(c))
+	f, err := o.filter(c)
+	if err != nil {
+		return err
+	}
+	groups, err := o.Quarantine.Groups(c.Context(), f)
 	if err != nil {
 		return err
 	}

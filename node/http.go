@@ -47,12 +47,6 @@ func (n *Node) findings(context.Context) []api.Finding {
 	for _, w := range n.warnings {
 		out = append(out, api.Finding{Severity: "warning", What: w})
 	}
-	if n.cfg.Durability == "relaxed" {
-		out = append(out, api.Finding{
-			Severity: "warning", What: "durability is relaxed: events acknowledged in the last moments before a power loss may be lost",
-			Fix: "Set durability: fsync.",
-		})
-	}
 	if n.cfg.Dev && !n.cfg.Memory && !Loopback(n.cfg.listen()) {
 		out = append(out, api.Finding{Severity: "error", What: "dev mode is reachable from other hosts", Fix: "Use headgate serve."})
 	}

@@ -34,7 +34,10 @@ func (n *Node) Listen(ctx context.Context) (net.Listener, error) {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", n.cfg.listen())
 	if err != nil {
-		return nil, headgate.NewError(headgate.CodeUnavailable, "cannot listen on %s: %v", n.cfg.listen(), err)
+		return nil, &headgate.Error{
+			Code: headgate.CodeUnavailable, Detail: fmt.Sprintf("cannot listen on %s: %v", n.cfg.listen(), err), Err: err,
+			Fix: "Stop what listens there, or choose another address: listen in the file of serve, --listen of dev.",
+		}
 	}
 	return ln, nil
 }

@@ -18,9 +18,10 @@ const maxConfigNodes = 100_000
 
 // Problem is one thing wrong with a configuration, with its place.
 type Problem struct {
-	Line, Column int // from 1; 0 when the setting came from elsewhere
-	Path         string
-	Message      string
+	Line    int    `json:"line,omitempty"` // from 1; 0 when the setting came from elsewhere
+	Column  int    `json:"column,omitempty"`
+	Path    string `json:"path,omitempty"`
+	Message string `json:"message"`
 }
 
 // String returns "LINE:COLUMN: PATH: MESSAGE".

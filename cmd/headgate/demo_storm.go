@@ -174,12 +174,13 @@ func unguarded(sc scene, pace float64) string {
 	if sc.fanOut == 1 {
 		return fmt.Sprintf("at this pace, %.0f events in twelve minutes, and no end", pace*12*60)
 	}
-	events, level := 0, 1
-	for range 16 {
-		events += level
+	const hops = 16
+	events, level := 1, 1
+	for range hops {
 		level *= sc.fanOut
+		events += level
 	}
-	return fmt.Sprintf("%d events after sixteen hops, three times as many after each further one", events)
+	return fmt.Sprintf("%d events after %d hops, %d times as many after each further one", events, hops, sc.fanOut)
 }
 
 func (a *app) printScene(w io.Writer, sc scene, r sceneResult) {

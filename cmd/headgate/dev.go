@@ -51,7 +51,10 @@ func (a *app) serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !cfg.IsSet("data") && cmd.Flags().Changed("data") {
+			if cmd.Flags().Changed("data") {
+				if cfg.IsSet("data") && cfg.Data != a.data {
+					return usagef("%s has data: %s, and --data says %s: give one of them", file, cfg.Data, a.data)
+				}
 				cfg.Data = a.data
 			}
 			return a.runNode(cmd.Context(), cfg)
@@ -110,12 +113,18 @@ func (a *app) banner(n *node.Node, ln net.Listener, cfg *node.Loaded) error {
 	if r.TokenFile != "" {
 		fmt.Fprintf(a.out, "  token file  %s\n", r.TokenFile)
 	}
-	fmt.Fprintf(a.out, "  durability  %s\n", r.Durability)
+	mode := ""
+	if cfg.Durability == "relaxed" { // a weaker mode is named wherever a node says what it promises
+		mode = "relaxed: "
+	}
+	fmt.Fprintf(a.out, "  durability  %s%s\n", mode, r.Durability)
 	for _, w := range r.Warnings {
 		fmt.Fprintf(a.out, "  warning     %s\n", plain(w))
 	}
 	if cfg.Dev {
 		a.next("headgate emit ticket.opened '{\"ticket_id\":\"T-1\"}'")
+	} else {
+		a.next("HEADGATE_TOKEN=… headgate doctor --url %s", r.URL)
 	}
 	return nil
 }
@@ -128,6 +137,10 @@ func (a *app) loadConfig(file string) (*node.Loaded, error) {
 	cfg, problems := node.Parse(text)
 	if len(problems) == 0 {
 		return cfg, nil
+	}
+	if a.json {
+		return nil, errors.Join(headgate.NewError(headgate.CodeInvalidConfig, "%d problem(s) in %s", len(problems), file),
+			a.printJSON(map[string]any{"valid": false, "file": file, "problems": problems}))
 	}
 	for _, p := range problems {
 		fmt.Fprintf(a.err, "%s:%s\n", file, plain(p.String()))

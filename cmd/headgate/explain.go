@@ -58,7 +58,11 @@ func printState(w io.Writer, s *api.State) {
 		fmt.Fprintf(w, "             next attempt %s\n", when(s.Due))
 	}
 	for _, h := range s.History {
-		fmt.Fprintf(w, "             attempt %d at %s by %s: %s %s\n", h.N, when(h.Start), plain(h.Principal), plain(h.Outcome), plain(clipTo(h.Error, 120)))
+		fmt.Fprintf(w, "             attempt %d at %s", h.N, when(h.Start))
+		if h.Principal != "" {
+			fmt.Fprintf(w, " by %s", plain(h.Principal))
+		}
+		fmt.Fprintf(w, ": %s\n", plain(strings.TrimSpace(h.Outcome+" "+clipTo(h.Error, 120))))
 	}
 	if s.Quarantine != "" {
 		fmt.Fprintf(w, "             quarantine %s\n", s.Quarantine)

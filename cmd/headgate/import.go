@@ -58,7 +58,7 @@ func (a *app) importCommand() *cobra.Command {
 		Use: "import FILE.ndjson", Short: "Publish a file of events in bulk",
 		Long: "Publish one event a line. With --type-from the lines are payloads, and the CEL expression (over data)\n" +
 			"gives their types; each gets an id made of the file's name and the line's number.\n" +
-			"Refused lines go to FILE.refused.ndjson with the reason. A stopped import resumes.",
+			"Refused lines go to a report beside the file, FILE.refused.ndjson, with the reason. A stopped import resumes.",
 		Example: "  headgate import events.ndjson\n  headgate import deliveries.ndjson --type-from '\"github.\" + data.event'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -124,7 +124,10 @@ func (im *importer) run(ctx context.Context, restart bool) error {
 }
 
 func (im *importer) printSum(w io.Writer) {
-	fmt.Fprintf(w, "%d lines: %d accepted, %d refused\n", im.sum.Lines, im.sum.Accepted, im.sum.Refused)
+	if im.sum.Resumed > 0 {
+		fmt.Fprintf(w, "resumed after line %d of an earlier import\n", im.sum.Resumed)
+	}
+	fmt.Fprintf(w, "%d lines: %d accepted, %d refused\n", im.sum.Lines-im.sum.Resumed, im.sum.Accepted, im.sum.Refused)
 	im.next("headgate doctor")
 }
 

@@ -31,6 +31,7 @@ func (a *app) print(v any, human func(w io.Writer)) error {
 
 // next suggests one command to type next.
 func (a *app) next(format string, args ...any) {
+	a.suggested = true
 	if !a.quiet && !a.json {
 		fmt.Fprintf(a.err, "next: "+format+"\n", args...)
 	}
@@ -77,14 +78,28 @@ func (a *app) printError(err error) {
 		_ = enc.Encode(refusal) // stderr is all there is
 		return
 	}
-	fmt.Fprintf(a.err, "%s: %s\n", e.Code, plain(firstOf(refusal.Detail, e.Info().Title)))
+	detail := around(err, e) + firstOf(refusal.Detail, e.Info().Title)
+	fmt.Fprintf(a.err, "%s: %s\n", e.Code, strings.ReplaceAll(plainLines(detail), "\n", "\n  "))
 	printViolations(a.err, refusal)
 	if refusal.Fix != "" {
 		fmt.Fprintf(a.err, "fix: %s\n", plain(refusal.Fix))
 	}
+	if e.RetryAfter > 0 {
+		fmt.Fprintf(a.err, "retry after: %s\n", e.RetryAfter.Round(time.Millisecond))
+	}
 	if refusal.Quarantine != "" {
 		a.next("headgate quarantine show %s", refusal.Quarantine)
 	}
+}
+
+// around returns what the callers of the function that failed put before its
+// error: the setting, file or principal that it is about.
+func around(err error, e *headgate.Error) string {
+	before, _, found := strings.Cut(err.Error(), e.Error())
+	if !found {
+		return ""
+	}
+	return before
 }
 
 func printViolations(w io.Writer, r api.Refusal) {

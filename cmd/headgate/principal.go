@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/headgate/headgate"
@@ -82,13 +83,13 @@ func (a *app) principalList() *cobra.Command {
 				for i, p := range all.Principals {
 					roots := "none"
 					if p.Roots != nil {
-						roots = fmt.Sprintf("%g/s", p.Roots.Rate)
+						roots = strconv.FormatFloat(p.Roots.Rate, 'f', -1, 64) + "/s"
 					}
 					state := "active"
 					if p.Disabled {
 						state = "disabled"
 					}
-					rows[i] = []string{p.Name, string(p.Kind), state, dash(p.Emit), dash(p.Listen), roots, fmt.Sprint(p.Roles), p.Managed}
+					rows[i] = []string{p.Name, string(p.Kind), state, dash(p.Emit), dash(p.Listen), roots, dash(p.Roles), p.Managed}
 				}
 				table(w, "NAME KIND STATE EMIT LISTEN ROOTS ROLES MANAGED", rows)
 			})
@@ -96,7 +97,14 @@ func (a *app) principalList() *cobra.Command {
 	}
 }
 
-func dash(list []string) string { return firstOf(strings.Join(list, ","), "-") }
+// dash lists words; "-" when there is none.
+func dash[T ~string](list []T) string {
+	words := make([]string, len(list))
+	for i, w := range list {
+		words[i] = string(w)
+	}
+	return firstOf(strings.Join(words, ","), "-")
+}
 
 func (a *app) principalRotate() *cobra.Command {
 	var grace string

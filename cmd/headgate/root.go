@@ -36,6 +36,7 @@ type app struct {
 	streams
 	url, token, data string
 	json, quiet      bool
+	suggested        bool // a next command was printed
 }
 
 // usageError is a mistake in the command line.
@@ -51,9 +52,11 @@ func run(ctx context.Context, args []string, s streams) int {
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil {
 		a.printError(err)
+	} else {
+		a.suggest(cmd)
 	}
 	return exitCode(err)
 }
@@ -82,7 +85,27 @@ func (a *app) root() *cobra.Command {
 		a.quarantineCommand(), a.leaseCommand(), a.explainCommand(), a.treeCommand(), a.doctorCommand(),
 		a.demoCommand(), a.benchCommand(), a.versionCommand(),
 	)
+	usageErrors(root)
 	return root
+}
+
+// usageErrors makes wrong arguments and missing flags of every command usage
+// errors that show how the command is used.
+func usageErrors(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		usageErrors(sub)
+	}
+	if args := cmd.Args; args != nil {
+		cmd.Args = func(cmd *cobra.Command, given []string) error {
+			if err := args(cmd, given); err != nil {
+				return usagef("%w; usage: %s", err, cmd.UseLine())
+			}
+			if err := cmd.ValidateRequiredFlags(); err != nil {
+				return usagef("%w; usage: %s", err, cmd.UseLine())
+			}
+			return nil
+		}
+	}
 }
 
 func envOr(name, otherwise string) string {
@@ -133,7 +156,7 @@ func exitCode(err error) int {
 	}
 	e := headgate.AsError(err)
 	if e == nil {
-		if strings.HasPrefix(err.Error(), "unknown command") || strings.HasPrefix(err.Error(), "accepts ") || strings.HasPrefix(err.Error(), "requires ") {
+		if strings.HasPrefix(err.Error(), "unknown command") {
 			return exitUsage
 		}
 		return exitFailed

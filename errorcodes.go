@@ -38,6 +38,7 @@ const (
 	CodeStreamUnknown        Code = "stream_unknown"
 	CodeNotFound             Code = "not_found"
 	CodeConflict             Code = "conflict"
+	CodeIDTaken              Code = "id_taken"
 	CodeClaimExpired         Code = "claim_expired"
 	CodeClaimSuperseded      Code = "claim_superseded"
 	CodeRateLimited          Code = "rate_limited"
@@ -98,6 +99,7 @@ var codes = [...]CodeInfo{
 	{CodeStreamUnknown, 422, NotApplied, RetryAfterFix, "No stream takes events of this type", "Declare a stream for the type, or correct the type."},
 	{CodeNotFound, 404, NotApplied, RetryNever, "There is no such thing", "Check the name."},
 	{CodeConflict, 409, NotApplied, RetryAfterFix, "The state changed since it was read, or the name is taken", "Read the present state and decide anew."},
+	{CodeIDTaken, 409, NotApplied, RetryAfterFix, "Another principal published an event with this source and id", "Send it under a source of your own; leave source out to get one."},
 	{CodeClaimExpired, 409, NotApplied, RetryNever, "The claim's time ran out before it was settled", "Drop the work; the event will be delivered again."},
 	{CodeClaimSuperseded, 409, NotApplied, RetryNever, "A newer claim has taken the delivery over", "Drop the work; the newer claim has it."},
 	{CodeRateLimited, 429, NotApplied, RetryLater, "The principal publishes faster than it may", "Wait as long as Retry-After says."},

@@ -180,7 +180,7 @@ func TestAdmittedMeanwhile(t *testing.T) {
 	d := &drafter{t: t, err: headgate.NewError(headgate.CodeContractInvalid, "no")}
 	g := open(t, setup{drafter: d})
 	meanwhile := event("ticket.new", "x", `{"by":"another"}`)
-	meanwhile.Header = headgate.Header{RootID: "x", TTL: 1}
+	meanwhile.Header = headgate.Header{RootID: "x", TTL: 1, Principal: helpdesk().Name}
 	d.then = func() {
 		if _, err := g.broker.Publish(t.Context(), "tickets", []*headgate.Event{meanwhile}); err != nil {
 			t.Error(err)
@@ -227,5 +227,35 @@ func TestDuplicateThatWasTrimmedKeepsItsPosition(t *testing.T) {
 	again := g.admit(helpdesk(), event("order.placed", "1", `{}`))[0]
 	if !again.Duplicate || again.Err != nil || again.Position != first.Position || again.Event == nil || again.Event.Header.RootID != "" {
 		t.Errorf("result = %+v", again)
+	}
+}
+
+// Whoever guesses the ids of others' events gets neither their events dropped
+// as duplicates nor an answer about them.
+func TestIDOfAnotherPrincipalIsNoDuplicate(t *testing.T) {
+	g := open(t, setup{})
+	thief := *helpdesk()
+	thief.Name = "thief"
+	first := g.admit(&thief, event("ticket.opened", "x", `{"n":666}`))
+	wantCodes(t, first, "ok")
+	res := g.admit(helpdesk(),
+		event("ticket.opened", "x", `{"n":1}`),
+		event("ticket.opened", "x", `{"n":1}`), // its twin
+		event("ticket.opened", "x", `"broken"`),
+		event("ticket.opened", "y", `{"n":2}`),
+	)
+	wantCodes(t, res, "id_taken@stamp", "id_taken@stamp", "id_taken@stamp", "ok")
+	for i := range 3 {
+		r := &res[i]
+		if r.QID == "" || r.Position != (headgate.Position{}) || r.Duplicate || r.Event.Header.RootID != "" || string(r.Event.Data) == `{"n":666}` {
+			t.Errorf("item %d tells of another's event or is not recorded: %+v", i, r)
+		}
+	}
+	wantCodes(t, g.admit(&thief, event("ticket.opened", "x", `{"n":666}`)), "duplicate")
+	wantCodes(t, g.admit(helpdesk(), event("ticket.opened", "y", `{"n":2}`)), "duplicate")
+	if b := g.Prepare(t.Context(), perimeter.Submission{Principal: helpdesk(), Items: []perimeter.Item{{Event: event("ticket.opened", "x", `{"n":1}`)}}}); b.Results[0].Err == nil || b.Results[0].Err.Code != headgate.CodeIDTaken {
+		t.Errorf("prepared: %+v", b.Results[0])
+	} else {
+		b.Release()
 	}
 }

@@ -91,15 +91,28 @@ func (r *run) readBack(ctx context.Context, items []int) {
 		for k < len(stored) && stored[k].Position.Offset < res.Position.Offset {
 			k++
 		}
-		res.Duplicate = true
 		if k < len(stored) && stored[k].Position == res.Position && stored[k].Event.ID == res.Event.ID && stored[k].Event.Source == res.Event.Source {
+			if stored[k].Event.Header.Principal != r.s.Principal.Name {
+				r.taken(i)
+				continue
+			}
 			res.Event = stored[k].Event
 			res.Contract = parseRef(res.Event.DataSchema)
 		} else {
 			res.Event.Header = headgate.Header{}
 		}
+		res.Duplicate = true
 		r.admitted(i)
 	}
+}
+
+// taken refuses an item whose id another principal used first. To call it a
+// duplicate would tell its publisher that an event is stored which is not, so
+// that whoever guesses ids could make others' events vanish, and would tell
+// whoever guesses them about others' events.
+func (r *run) taken(i int) {
+	r.results[i].Position = headgate.Position{}
+	r.refuse(i, StageStamp, headgate.NewError(headgate.CodeIDTaken, "another principal published an event with this source and id"))
 }
 
 // parseRef reads what ContractRef.String wrote.

@@ -165,16 +165,17 @@ func TestDrafts(t *testing.T) {
 func TestPrepare(t *testing.T) {
 	g := open(t, setup{})
 	root, token := g.root("r", "a")
+	stored := g.child(agent("a"), token, event("ticket.answer", "c0", `{"n":0}`))[0].Event
 	before := g.left(root)
 	prepare := func() *perimeter.Batch {
 		return g.Prepare(t.Context(), perimeter.Submission{Principal: agent("a"), Tokens: []string{token}, Items: items(
-			event("ticket.answer", "c1", `{"n":1}`), event("ticket.answer", "c2", `[]`), event("ticket.opened", "r", `{"n":1}`),
+			event("ticket.answer", "c1", `{"n":1}`), event("ticket.answer", "c2", `[]`), event("ticket.answer", "c0", `{"n":1}`),
 			event("ticket.answer", "c1", `{"n":2}`), event("ticket.answer", "c3", `{"n":1}`),
 		)})
 	}
 	b := prepare()
 	wantCodes(t, b.Results, "ok", "contract_violation@contract", "duplicate", "duplicate", "ok")
-	if b.Results[3].Event != b.Results[0].Event || b.Results[2].Event != root || b.Results[0].Event.Header.RootID != "r" || b.Results[0].Event.DataSchema != "ticket.answer@1" {
+	if b.Results[3].Event != b.Results[0].Event || b.Results[2].Event != stored || b.Results[0].Event.Header.RootID != "r" || b.Results[0].Event.DataSchema != "ticket.answer@1" {
 		t.Errorf("results = %+v", b.Results)
 	}
 	if got := g.left(root); got != before-2 {
@@ -192,7 +193,7 @@ func TestPrepare(t *testing.T) {
 	if got := g.left(root); got != before-2 {
 		t.Errorf("committed: gas left %d, before %d", got, before)
 	}
-	if n := g.checkStored(); n != 1 {
+	if n := g.checkStored(); n != 2 {
 		t.Errorf("%d events stored", n)
 	}
 	g.wantRecords(2)

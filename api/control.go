@@ -61,6 +61,7 @@ type SubscriptionSpec struct {
 	Claim       Duration `json:"claim,omitempty" doc:"Life of a claim; default 30s"`
 	Deliver     Deliver  `json:"deliver,omitzero" doc:"Exactly one member; pull by default"`
 	Dedupe      string   `json:"dedupe,omitempty" doc:"durable (default), window or none"`
+	Lease       string   `json:"lease,omitempty" doc:"Template of the resource whose lease every delivery is worked on under, such as ticket/{data.id}"`
 	Expire      Duration `json:"expire,omitempty" doc:"Events older than this expire"`
 }
 
@@ -214,7 +215,7 @@ type Doctor struct {
 
 // Durability says in words what an acknowledgement survives.
 type Durability struct {
-	Mode       string `json:"mode" doc:"memory, process, fsync or quorum"`
+	Mode       string `json:"mode" doc:"memory, relaxed, fsync or quorum"`
 	Streams    string `json:"streams" doc:"Durability of events, in words"`
 	State      string `json:"state" doc:"Durability of control state, in words"`
 	Store      string `json:"store" doc:"Driver of the store"`

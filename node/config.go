@@ -41,8 +41,8 @@ type Config struct {
 	Limits Limits `yaml:"limits"`
 	// Sources are not available in this version; must be empty.
 	Sources map[string]any `yaml:"sources"`
-	// Outbox is not available in this version; must be empty.
-	Outbox []any `yaml:"outbox"`
+	// Outbox are the databases whose outbox the node relays.
+	Outbox []Outbox `yaml:"outbox"`
 
 	// Dev turns on what only a developer's machine may have: draft contracts
 	// for unknown types and an admin token in the data folder.
@@ -178,6 +178,24 @@ type Quarantine struct {
 	// RefusalQuota is how many refusals are kept per principal and hour;
 	// default 1000. Beyond it they are counted and sampled.
 	RefusalQuota int `yaml:"refusal_quota"`
+}
+
+// Outbox is a database that headgate outbox init prepared.
+type Outbox struct {
+	// Name is a unique name for logs, records and figures.
+	Name string `yaml:"name"`
+	// URL locates the database, such as postgres://USER@HOST:5432/DATABASE.
+	// With a password in it, write env:NAME or file:PATH. The role needs
+	// REPLICATION and membership of headgate_relay.
+	URL Secret `yaml:"url"`
+	// Roles maps database roles to the principals that they write as. A role
+	// that is not listed writes as the principal of its own name.
+	Roles map[string]string `yaml:"roles"`
+	// Retain is how long rows stay in the outbox once published; default 1d.
+	Retain Duration `yaml:"retain"`
+	// WALBudget is how much log the relay may make the database keep; default
+	// 4GiB. Beyond it the rows are read from the table.
+	WALBudget Size `yaml:"wal_budget"`
 }
 
 // Limits bound what the HTTP API takes at once.

@@ -3,8 +3,10 @@ package node
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/headgate/headgate/broker"
+	"github.com/headgate/headgate/relay"
 	"github.com/headgate/headgate/store"
 )
 
@@ -13,6 +15,17 @@ import (
 type Drivers struct {
 	Stores  map[string]func(context.Context, StoreOptions) (store.Store, error)
 	Brokers map[string]func(context.Context, BrokerOptions) (broker.Broker, error)
+	// Outboxes are sources of relays by the scheme of their URL. They connect
+	// when the relay runs.
+	Outboxes map[string]func(OutboxOptions) (relay.Source, error)
+}
+
+// OutboxOptions are what the source of an outbox is made with.
+type OutboxOptions struct {
+	URL       string        // resolved
+	Retain    time.Duration // 0: the driver's default
+	WALBudget int64         // bytes; 0: the driver's default
+	Log       *slog.Logger
 }
 
 // StoreOptions are what a store driver is opened with.

@@ -25,6 +25,7 @@ import (
 	"github.com/headgate/headgate/principal"
 	"github.com/headgate/headgate/quarantine"
 	"github.com/headgate/headgate/registry"
+	"github.com/headgate/headgate/relay"
 	"github.com/headgate/headgate/router"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/telemetry"
@@ -45,6 +46,7 @@ type Node struct {
 	Perimeter  *perimeter.Perimeter
 	Router     *router.Router
 	Index      *index.Index
+	Relays     []*relay.Relay
 
 	cfg      *Loaded
 	log      *slog.Logger
@@ -73,7 +75,7 @@ func Open(ctx context.Context, cfg *Loaded, opts Options) (*Node, error) {
 		n.log = slog.New(slog.DiscardHandler)
 	}
 	for _, step := range []func(context.Context, Options) error{
-		n.openStore, n.openPrincipals, n.openContracts, n.openBroker, n.openGuards, n.openRouter, n.openHTTP,
+		n.openStore, n.openPrincipals, n.openContracts, n.openBroker, n.openGuards, n.openRouter, n.openOutbox, n.openHTTP,
 	} {
 		if err := step(ctx, opts); err != nil {
 			return nil, errors.Join(err, n.Close(context.WithoutCancel(ctx)))
@@ -243,7 +245,7 @@ func (n *Node) openRouter(ctx context.Context, opts Options) error {
 	var err error
 	n.Router, err = router.New(router.Config{
 		Store: n.Store, Broker: n.Broker, Perimeter: n.Perimeter, Causal: n.Causal, Quarantine: n.Quarantine,
-		Topology: n.Topology, Principals: n.Principals, Observer: n.observer(opts), Log: n.log,
+		Topology: n.Topology, Principals: n.Principals, Leases: n.Leases, Observer: n.observer(opts), Log: n.log,
 	})
 	if err != nil {
 		return err

@@ -60,6 +60,9 @@ func (n *Node) Run(ctx context.Context, ln net.Listener) error {
 	behind.run(inner, "lease", n.Leases.Run)
 	behind.run(inner, "retention", n.retention)
 	outer, door := newGroup(ctx)
+	for _, r := range n.Relays {
+		door.run(outer, "outbox "+r.Status().Name, r.Run)
+	}
 	door.run(outer, "http", func(ctx context.Context) error {
 		select {
 		case <-n.Router.Started():

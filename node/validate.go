@@ -84,9 +84,7 @@ func (l *Loaded) validateNode(p *problems) {
 	if len(l.Sources) > 0 {
 		p.add("sources", "sources are not part of this version")
 	}
-	if len(l.Outbox) > 0 {
-		p.add("outbox", "the outbox relay is not part of this version")
-	}
+	l.validateOutbox(p)
 	for _, name := range slices.Sorted(maps.Keys(l.Streams)) {
 		oneOf(p, joinPath("streams", name)+".format", l.Streams[name].Format, "frame")
 		oneOf(p, joinPath("streams", name)+".index", l.Streams[name].Index, "on", "off")

@@ -8,6 +8,8 @@ import (
 	"github.com/headgate/headgate/broker/membroker"
 	"github.com/headgate/headgate/broker/natsbroker"
 	"github.com/headgate/headgate/node"
+	"github.com/headgate/headgate/relay"
+	"github.com/headgate/headgate/relay/pgrelay"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/pgstore"
 	"github.com/headgate/headgate/store/sqlitestore"
@@ -24,6 +26,10 @@ func drivers() node.Drivers {
 			"nats":   openNATS,
 			"memory": openMemory,
 		},
+		Outboxes: map[string]func(node.OutboxOptions) (relay.Source, error){
+			"postgres":   openPostgresOutbox,
+			"postgresql": openPostgresOutbox,
+		},
 	}
 }
 
@@ -34,6 +40,10 @@ func openSQLite(ctx context.Context, o node.StoreOptions) (store.Store, error) {
 
 func openPostgres(ctx context.Context, o node.StoreOptions) (store.Store, error) {
 	return pgstore.Open(ctx, pgstore.Config{URL: o.URL, Relaxed: o.Relaxed, Logger: o.Log})
+}
+
+func openPostgresOutbox(o node.OutboxOptions) (relay.Source, error) {
+	return pgrelay.New(pgrelay.Config{URL: o.URL, Retain: o.Retain, WALBudget: o.WALBudget, Log: o.Log})
 }
 
 func openMemory(_ context.Context, o node.BrokerOptions) (broker.Broker, error) {

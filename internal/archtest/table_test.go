@@ -64,8 +64,8 @@ var table = []rule{
 	{pkg: "telemetry", role: "observers: metrics", vendors: []string{"github.com/prometheus/client_golang"}},
 	{pkg: "gateway", role: "HTTP: publish, pull, settle, tail, leases", imports: []string{"api", "broker", "lease", "perimeter", "principal", "registry", "router", "store", "topology", "contract", "internal/jsontext"}},
 	{pkg: "admin", role: "HTTP: operator API", imports: []string{"api", "broker", "causal", "contract", "gateway", "index", "principal", "quarantine", "registry", "router", "store", "topology", "internal/buildinfo", "internal/jsontext"}, vendors: []string{"github.com/danielgtaylor/huma/v2"}},
-	{pkg: "node", role: "assembly: Config → Node", imports: []string{"admin", "api", "broker", "causal", "contract", "gateway", "index", "lease", "perimeter", "principal", "quarantine", "registry", "router", "store", "telemetry", "topology", "internal/buildinfo"}, vendors: []string{"go.yaml.in/yaml/v3"}},
-	{pkg: "cmd/headgate", role: "the command", imports: []string{"*"}, vendors: []string{"github.com/spf13/cobra", "golang.org/x/term", "go.yaml.in/yaml/v3"}},
+	{pkg: "node", role: "assembly: Config → Node", imports: []string{"admin", "api", "broker", "causal", "contract", "gateway", "index", "lease", "perimeter", "principal", "quarantine", "registry", "relay", "router", "store", "telemetry", "topology", "internal/buildinfo"}, vendors: []string{"go.yaml.in/yaml/v3"}},
+	{pkg: "cmd/headgate", role: "the command", imports: []string{"*"}, vendors: []string{"github.com/spf13/cobra", "github.com/jackc/pgx/v5", "golang.org/x/term", "go.yaml.in/yaml/v3"}},
 }
 
 // interfaces lists the exported interfaces outside the ports, each with the

@@ -183,3 +183,13 @@ func sqlError(doing string, err error) error {
 	}
 	return &headgate.Error{Code: headgate.CodeUnavailable, Detail: doing + ": " + err.Error(), Err: err}
 }
+
+// refusal turns what the functions of schema headgate refuse into an argument's
+// fault, with their hint.
+func refusal(err error) error {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || !strings.HasPrefix(e.Code, "HG") && e.Code != "42P01" {
+		return sqlError("changing the database", err)
+	}
+	return &headgate.Error{Code: headgate.CodeInvalidArgument, Detail: fmt.Sprintf("%s (%s)", e.Message, e.Code), Fix: e.Hint, Err: err}
+}

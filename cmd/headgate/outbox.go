@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/relay/pgrelay"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/spf13/cobra"
+)
+
+// outboxCommand works on a user's database, not on a node: --url is the
+// database's.
+func (a *app) outboxCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "outbox",
+		Short: "Prepare a PostgreSQL database for events, watch its relay, replay",
+		Long: "Prepare a PostgreSQL database so that a transaction can write events beside its rows, and look after it.\n" +
+			"--url is the address of the database (or HEADGATE_OUTBOX_URL); with a password, write env:NAME.",
+	}
+	cmd.AddCommand(a.outboxInit(), a.outboxStatus(), a.outboxDoctor(), a.outboxReplay(), a.outboxWatch(), a.outboxUnwatch())
+	return cmd
+}
+
+// database returns the address of the database.
+func (a *app) database() (string, error) {
+	url := firstOf(a.url, os.Getenv("HEADGATE_OUTBOX_URL"))
+	if name, ok := strings.CutPrefix(url, "env:"); ok {
+		url = os.Getenv(name)
+	}
+	if !strings.HasPrefix(url, "postgres://") && !strings.HasPrefix(url, "postgresql://") {
+		return "", usagef("--url names the database, such as postgres://USER@HOST:5432/DATABASE or env:NAME")
+	}
+	return url, nil
+}
+
+func (a *app) outboxInit() *cobra.Command {
+	var o pgrelay.InstallOptions
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "init --url URL",
+		Short: "Prepare a database: schema headgate, roles, publication and slot",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			url, err := a.database()
+			if err != nil {
+				return err
+			}
+			if dry {
+				return a.outboxScript(url, o)
+			}
+			if err := pgrelay.Install(cmd.Context(), url, o); err != nil {
+				return err
+			}
+			s, err := pgrelay.Inspect(cmd.Context(), url)
+			if err != nil {
+				return err
+			}
+			return a.print(s, func(w io.Writer) {
+				fmt.Fprintf(w, "database %s is prepared; its slot is %s\n", s.Database, s.Slot)
+				a.next("headgate outbox doctor --url …")
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&dry, "dry-run", false, "print the statements instead of running them")
+	f.StringVar(&o.Slot, "slot", "", "name of the replication slot (default: headgate_ and the database's name)")
+	f.StringSliceVar(&o.Writers, "writer", nil, "existing role that may write events (repeatable)")
+	f.StringVar(&o.Relay, "relay", "", "existing role, with REPLICATION, that the node connects as")
+	return cmd
+}
+
+func (a *app) outboxScript(url string, o pgrelay.InstallOptions) error {
+	cfg, err := pgconn.ParseConfig(url)
+	if err != nil {
+		return usagef("the URL of the database cannot be read")
+	}
+	script, err := pgrelay.Script(cfg.Database, o)
+	if err != nil {
+		return err
+	}
+	return a.print(map[string]string{"sql": script}, func(w io.Writer) { fmt.Fprint(w, script) })
+}
+
+func (a *app) outboxStatus() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status --url URL",
+		Short: "Show the slot, the relay in the lead and what is kept",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			url, err := a.database()
+			if err != nil {
+				return err
+			}
+			s, err := pgrelay.Inspect(cmd.Context(), url)
+			if err != nil {
+				return err
+			}
+			return a.print(s, func(w io.Writer) {
+				room := "no bound"
+				if s.Room >= 0 {
+					room = strconv.FormatInt(s.Room, 10)
+				}
+				table(w, "SETTING VALUE", [][]string{
+					{"slot", s.Slot},
+					{"slot status", s.SlotStatus},
+					{"relay streams", strconv.FormatBool(s.Active)},
+					{"holder", s.Holder},
+					{"epoch", strconv.FormatInt(s.Epoch, 10)},
+					{"renewed", timeOrNever(s.Renewed)},
+					{"proven", timeOrNever(s.Proven)},
+					{"bytes not confirmed", strconv.FormatInt(s.Behind, 10)},
+					{"bytes of log held", strconv.FormatInt(s.Held, 10)},
+					{"bytes it may still hold", room},
+					{"repair", s.Repair},
+					{"rows kept", strconv.FormatInt(s.Rows, 10)},
+				})
+			})
+		},
+	}
+}
+
+func timeOrNever(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return t.Format(time.RFC3339)
+}
+
+func (a *app) outboxDoctor() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor --url URL",
+		Short: "Say what is wrong or unsafe about an outbox; fails on errors",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			url, err := a.database()
+			if err != nil {
+				return err
+			}
+			found, err := pgrelay.Doctor(cmd.Context(), url)
+			if err != nil {
+				return err
+			}
+			failed := false
+			for _, f := range found {
+				failed = failed || f.Severity == "error"
+			}
+			err = a.print(found, func(w io.Writer) {
+				if len(found) == 0 {
+					fmt.Fprintln(w, "nothing is wrong")
+					return
+				}
+				for _, f := range found {
+					fmt.Fprintf(w, "%s: %s\n  fix: %s\n", f.Severity, plain(f.What), plain(f.Fix))
+				}
+			})
+			if err == nil && failed {
+				return errors.New("the outbox has errors")
+			}
+			return err
+		},
+	}
+}
+
+func (a *app) outboxReplay() *cobra.Command {
+	var f pgrelay.ReplayFilter
+	var since, until string
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "replay --url URL",
+		Short: "Carry rows of the outbox again, as new events that name the old ones",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			url, err := a.database()
+			if err != nil {
+				return err
+			}
+			for _, t := range []struct {
+				name, text string
+				into       *time.Time
+			}{{"since", since, &f.Since}, {"until", until, &f.Until}} {
+				if t.text == "" {
+					continue
+				}
+				if *t.into, err = time.Parse(time.RFC3339, t.text); err != nil {
+					return usagef("--%s: want a time such as 2026-01-31T12:00:00Z", t.name)
+				}
+			}
+			n, err := pgrelay.Replay(cmd.Context(), url, f, dry)
+			if err != nil {
+				return err
+			}
+			return a.print(map[string]any{"rows": n, "dry_run": dry}, func(w io.Writer) {
+				if dry {
+					fmt.Fprintf(w, "%d rows would be replayed\n", n)
+					return
+				}
+				fmt.Fprintf(w, "%d rows are replayed\n", n)
+			})
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringSliceVar(&f.IDs, "id", nil, "event id (repeatable)")
+	fl.StringVar(&f.Type, "type", "", "event type")
+	fl.StringVar(&f.Key, "key", "", "ordering key")
+	fl.StringVar(&since, "since", "", "written at or after this time (RFC 3339)")
+	fl.StringVar(&until, "until", "", "written before this time (RFC 3339)")
+	fl.IntVar(&f.Limit, "limit", 1000, "rows at most")
+	fl.BoolVar(&dry, "dry-run", false, "only count")
+	return cmd
+}
+
+func (a *app) outboxWatch() *cobra.Command {
+	var prefix string
+	cmd := &cobra.Command{
+		Use:   "watch TABLE --url URL",
+		Short: "Make each row change of a table an event, in the same transaction",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if prefix == "" {
+				name := args[0][strings.LastIndexByte(args[0], '.')+1:]
+				prefix = strings.ToLower(strings.Trim(name, `"`))
+			}
+			return a.onTable(cmd.Context(), args[0], "is watched; its events are "+prefix+".inserted, .updated and .deleted", func(ctx context.Context, url string) error {
+				return pgrelay.Watch(ctx, url, args[0], prefix)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&prefix, "type", "", "prefix of the event types (default: the table's name)")
+	return cmd
+}
+
+func (a *app) outboxUnwatch() *cobra.Command {
+	return &cobra.Command{
+		Use:   "unwatch TABLE --url URL",
+		Short: "End the watch of a table",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onTable(cmd.Context(), args[0], "is no longer watched", func(ctx context.Context, url string) error {
+				return pgrelay.Unwatch(ctx, url, args[0])
+			})
+		},
+	}
+}
+
+func (a *app) onTable(ctx context.Context, name, done string, do func(context.Context, string) error) error {
+	url, err := a.database()
+	if err != nil {
+		return err
+	}
+	if err := do(ctx, url); err != nil {
+		return err
+	}
+	return a.print(map[string]string{"table": name, "state": done}, func(w io.Writer) { fmt.Fprintf(w, "%s %s\n", plain(name), done) })
+}

@@ -1,0 +1,101 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/relay"
+)
+
+// openOutbox makes a relay for each declared outbox. Databases that cannot be
+// reached do not keep the node from starting: their relay tries again.
+func (n *Node) openOutbox(_ context.Context, opts Options) error {
+	for i := range n.cfg.Outbox {
+		o := &n.cfg.Outbox[i]
+		url, err := o.URL.Resolve()
+		if err != nil {
+			return headgate.NewError(headgate.CodeInvalidConfig, "outbox %s: url: %v", o.Name, err)
+		}
+		scheme, _, _ := strings.Cut(url, "://")
+		open, err := pick(opts.Drivers.Outboxes, scheme, "", "outbox")
+		if err != nil {
+			return err
+		}
+		src, err := open(OutboxOptions{URL: url, Retain: time.Duration(o.Retain), WALBudget: int64(o.WALBudget), Log: n.log})
+		if err != nil {
+			return fmt.Errorf("outbox %s: %w", o.Name, err)
+		}
+		r, err := relay.New(relay.Config{
+			Name: o.Name, Source: src, Admit: n.Perimeter, Keep: n.Quarantine, Principal: n.writer(o), KeyOf: n.keyOf, Log: n.log,
+		})
+		if err != nil {
+			return err
+		}
+		n.Relays = append(n.Relays, r)
+	}
+	return nil
+}
+
+// writer returns who a database role writes as.
+func (n *Node) writer(o *Outbox) func(role string) (*headgate.Principal, error) {
+	return func(role string) (*headgate.Principal, error) {
+		name := role
+		if mapped := o.Roles[role]; mapped != "" {
+			name = mapped
+		}
+		p, err := n.Principals.Get(context.Background(), name)
+		if e := headgate.AsError(err); e != nil && e.Code == headgate.CodeNotFound {
+			bad := headgate.NewError(headgate.CodeForbidden, "the database role %s of outbox %s maps to no principal", role, o.Name)
+			bad.Fix = "Map the role under outbox.roles, or declare a principal of its name; then replay the event."
+			return nil, bad
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &p.Principal, nil
+	}
+}
+
+// keyOf evaluates the key expression of the event's type.
+func (n *Node) keyOf(e *headgate.Event) string {
+	t := n.Topology.Lookup(e.Type)
+	if t.KeyOf == nil {
+		return ""
+	}
+	key, err := t.KeyOf.Eval(e)
+	if err != nil {
+		return "" // the perimeter refuses it
+	}
+	return key
+}
+
+func (l *Loaded) validateOutbox(p *problems) {
+	names := map[string]bool{}
+	for i, o := range l.Outbox {
+		at := fmt.Sprintf("outbox[%d]", i)
+		switch {
+		case o.Name == "":
+			p.add(at, "name is missing")
+		case names[o.Name]:
+			p.add(at+".name", "there are two of the name %s", clip([]byte(o.Name)))
+		}
+		names[o.Name] = true
+		u := string(o.URL)
+		switch {
+		case u == "":
+			p.add(at, "url is missing")
+		case !o.URL.IsReference() && holdsPassword(u):
+			p.add(at+".url", "holds a password; write env:NAME or file:PATH instead")
+		case !o.URL.IsReference() && !strings.Contains(u, "://"):
+			p.add(at+".url", "want a URL such as postgres://USER@HOST:5432/DATABASE")
+		}
+		for role, name := range o.Roles {
+			if name == "" {
+				p.add(joinPath(at+".roles", role), "names no principal")
+			}
+		}
+	}
+}

@@ -1,0 +1,282 @@
+package pgrelay
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/jackc/pgx/v5"
+)
+
+// State is an outbox as its database shows it.
+type State struct {
+	Database string `json:"database"`
+	Slot     string `json:"slot"`
+	// SlotStatus is the server's wal_status, or "missing".
+	SlotStatus string `json:"slot_status"`
+	Active     bool   `json:"active"` // a relay streams
+	// Held is how many bytes of log the slot keeps, Room how many more it may
+	// (-1: no bound on the server).
+	Held int64 `json:"held_bytes"`
+	Room int64 `json:"room_bytes"`
+	// Behind is how many bytes of log are not confirmed yet.
+	Behind  int64     `json:"behind_bytes"`
+	Epoch   int64     `json:"epoch"`
+	Holder  string    `json:"holder,omitempty"`
+	Renewed time.Time `json:"renewed,omitzero"`
+	Proven  time.Time `json:"proven,omitzero"`
+	Repair  string    `json:"repair,omitempty"` // why rows are read from the table
+	Rows    int64     `json:"rows"`             // kept in the outbox
+	Bytes   int64     `json:"bytes"`
+}
+
+// Inspect reads the state of an outbox. Errors as of [Source.Open].
+func Inspect(ctx context.Context, url string) (State, error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return State{}, unreachable(err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	return inspect(ctx, conn)
+}
+
+func inspect(ctx context.Context, conn *pgx.Conn) (State, error) {
+	have, err := readInstallation(ctx, conn)
+	if err != nil {
+		return State{}, err
+	}
+	s := State{Database: conn.Config().Database, Slot: have.slot}
+	var holder, repair *string
+	var renewed, proven *time.Time
+	err = conn.QueryRow(ctx, `
+		SELECT coalesce(r.wal_status, 'missing'), coalesce(r.active, false), coalesce(pg_current_wal_lsn() - r.restart_lsn, 0)::bigint,
+		       coalesce(r.safe_wal_size, -1), coalesce(pg_current_wal_lsn() - r.confirmed_flush_lsn, 0)::bigint,
+		       s.epoch, s.holder, s.renewed, s.proven, s.repair,
+		       (SELECT count(*) FROM headgate.outbox),
+		       (SELECT coalesce(sum(pg_total_relation_size(inhrelid)), 0)::bigint FROM pg_inherits WHERE inhparent = 'headgate.outbox'::regclass)
+		FROM headgate.relay_state s LEFT JOIN pg_replication_slots r ON r.slot_name = s.slot WHERE s.slot = $1`, have.slot).
+		Scan(&s.SlotStatus, &s.Active, &s.Held, &s.Room, &s.Behind, &s.Epoch, &holder, &renewed, &proven, &repair, &s.Rows, &s.Bytes)
+	if err != nil {
+		return State{}, sqlError("reading the state of the outbox", err)
+	}
+	for _, p := range []struct {
+		from *string
+		into *string
+	}{{holder, &s.Holder}, {repair, &s.Repair}} {
+		if p.from != nil {
+			*p.into = *p.from
+		}
+	}
+	for _, p := range []struct {
+		from *time.Time
+		into *time.Time
+	}{{renewed, &s.Renewed}, {proven, &s.Proven}} {
+		if p.from != nil {
+			*p.into = p.from.UTC()
+		}
+	}
+	return s, nil
+}
+
+// Finding is something wrong or unsafe about an outbox.
+type Finding struct {
+	Severity string `json:"severity"` // error or warning
+	What     string `json:"what"`
+	Fix      string `json:"fix"`
+}
+
+// check is one question of Doctor: a statement that returns one row for each
+// thing that is wrong, as text for What.
+type check struct {
+	severity, sql, fix string
+}
+
+var checks = [...]check{
+	{
+		"error", `SELECT 'wal_level is ' || current_setting('wal_level') WHERE current_setting('wal_level') <> 'logical'`,
+		"Set wal_level = logical and restart the server.",
+	},
+	{
+		"warning", `SELECT 'max_slot_wal_keep_size is unlimited: a stopped relay can fill the disk' WHERE current_setting('max_slot_wal_keep_size') = '-1'`,
+		"Set it to what the disk can spare. A slot that is lost by it is repaired from the table.",
+	},
+	{
+		"error", `SELECT 'the publication headgate_outbox is missing or does not hold exactly headgate.outbox'
+			WHERE (SELECT coalesce(array_agg(schemaname || '.' || tablename), '{}') FROM pg_publication_tables WHERE pubname = 'headgate_outbox') <> '{headgate.outbox}'`,
+		"CREATE PUBLICATION headgate_outbox FOR TABLE headgate.outbox WITH (publish = 'insert', publish_via_partition_root = true); then drop the slot, so that the relay makes it anew and repairs.",
+	},
+	{
+		"error", `SELECT 'the publication headgate_outbox publishes more than inserts, or by partition'
+			FROM pg_publication WHERE pubname = 'headgate_outbox' AND (NOT pubinsert OR pubupdate OR pubdelete OR pubtruncate OR NOT pubviaroot)`,
+		"ALTER PUBLICATION headgate_outbox SET (publish = 'insert', publish_via_partition_root = true);",
+	},
+	{
+		"error", `SELECT 'the role ' || current_user || ' may not replicate' FROM pg_roles WHERE rolname = current_user AND NOT rolreplication AND NOT rolsuper`,
+		"ALTER ROLE … REPLICATION;",
+	},
+	{
+		"warning", `SELECT 'row(s) lie in the default partition: ' || count(*) FROM headgate.outbox_rest HAVING count(*) > 0`,
+		"Let the relay run, so that partitions are made ahead; move the rows by hand to be able to drop them.",
+	},
+	{
+		"warning", `SELECT 'partition ' || p.relid::regclass || ' of a watched table has no guard against TRUNCATE'
+			FROM pg_trigger t CROSS JOIN LATERAL pg_partition_tree(t.tgrelid) p
+			WHERE t.tgname = 'headgate_capture' AND t.tgparentid = 0 AND NOT EXISTS (SELECT FROM pg_trigger x WHERE x.tgrelid = p.relid AND x.tgname = 'headgate_truncate')`,
+		"Watch the table again: headgate outbox watch TABLE.",
+	},
+	{
+		"error", `SELECT 'the trigger of watched table ' || tgrelid::regclass || ' is disabled' FROM pg_trigger WHERE tgname = 'headgate_capture' AND tgenabled = 'D'`,
+		"ALTER TABLE … ENABLE TRIGGER headgate_capture;",
+	},
+}
+
+// Doctor returns everything that is wrong with an outbox.
+func Doctor(ctx context.Context, url string) ([]Finding, error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	s, err := inspect(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	found := slotFindings(s, time.Now())
+	for _, c := range checks {
+		rows, err := conn.Query(ctx, c.sql)
+		if err != nil {
+			return nil, sqlError("examining the database", err)
+		}
+		what, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return nil, sqlError("examining the database", err)
+		}
+		for _, w := range what {
+			found = append(found, Finding{c.severity, w, c.fix})
+		}
+	}
+	return found, nil
+}
+
+func slotFindings(s State, now time.Time) []Finding {
+	var found []Finding
+	switch s.SlotStatus {
+	case "missing":
+		found = append(found, Finding{"error", "the slot " + s.Slot + " is missing", "Run the relay: it makes the slot and repairs from the table."})
+	case "lost":
+		found = append(found, Finding{"error", "the slot " + s.Slot + " was invalidated", "Run the relay: it makes the slot anew and repairs from the table."})
+	}
+	if s.Repair != "" {
+		found = append(found, Finding{"warning", "rows are read from the table: " + s.Repair, "Wait; if it lasts, see whether the node and its broker work."})
+	}
+	if !s.Active && s.SlotStatus != "missing" {
+		found = append(found, Finding{"error", "no relay reads the slot " + s.Slot, "Declare the database under outbox in a node's configuration and run it."})
+	}
+	if !s.Renewed.IsZero() && s.Active && now.Sub(s.Renewed) > time.Minute {
+		found = append(found, Finding{"error", "the relay last renewed its lead at " + s.Renewed.Format(time.RFC3339), "See the log of the node " + s.Holder + "."})
+	}
+	return found
+}
+
+// ReplayFilter selects rows of the outbox. At least one field is needed.
+type ReplayFilter struct {
+	IDs          []string
+	Type, Key    string
+	Since, Until time.Time // written
+	Limit        int       // default 1000, at most 100,000
+}
+
+// Replay writes rows of the outbox anew, in their order and in one transaction,
+// so that the relay carries them again: with ids of their own, since the broker
+// and the consumers know the old ones, and the old id in the extension
+// replayof. DryRun only counts. It returns how many there are.
+func Replay(ctx context.Context, url string, f ReplayFilter, dryRun bool) (int64, error) {
+	if len(f.IDs) == 0 && f.Type == "" && f.Key == "" && f.Since.IsZero() && f.Until.IsZero() {
+		return 0, headgate.NewError(headgate.CodeInvalidArgument, "say which rows: by id, type, key or time")
+	}
+	if f.Limit <= 0 {
+		f.Limit = 1000
+	}
+	f.Limit = min(f.Limit, 100_000)
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return 0, unreachable(err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := readInstallation(ctx, conn); err != nil {
+		return 0, err
+	}
+	where, args := f.where()
+	selected := fmt.Sprintf(`SELECT * FROM headgate.outbox WHERE %s ORDER BY seq LIMIT %d`, where, f.Limit)
+	var n int64
+	if dryRun {
+		err := conn.QueryRow(ctx, `SELECT count(*) FROM (`+selected+`) s`, args...).Scan(&n)
+		if err != nil {
+			return 0, sqlError("counting rows", err)
+		}
+		return n, nil
+	}
+	tag, err := conn.Exec(ctx, `
+		INSERT INTO headgate.outbox (id, role, type, source, subject, key, attributes, origin, data)
+		SELECT headgate.new_id(), role, type, source, subject, key,
+		       coalesce(attributes, '{}') || jsonb_build_object('replayof', id), origin, data
+		FROM (`+selected+`) s ORDER BY seq`, args...)
+	if err != nil {
+		return 0, sqlError("replaying rows", err)
+	}
+	return tag.RowsAffected(), nil
+}
+
+func (f ReplayFilter) where() (string, []any) {
+	var parts []string
+	var args []any
+	add := func(format string, v any) {
+		args = append(args, v)
+		parts = append(parts, fmt.Sprintf(format, len(args)))
+	}
+	if len(f.IDs) > 0 {
+		add("id = ANY ($%d)", f.IDs)
+	}
+	if f.Type != "" {
+		add("type = $%d", f.Type)
+	}
+	if f.Key != "" {
+		add("key = $%d", f.Key)
+	}
+	if !f.Since.IsZero() {
+		add("created >= $%d", f.Since)
+	}
+	if !f.Until.IsZero() {
+		add("created < $%d", f.Until)
+	}
+	return strings.Join(parts, " AND "), args
+}
+
+// Watch makes row changes of a table into events of type PREFIX.inserted,
+// PREFIX.updated and PREFIX.deleted. Tables that cannot be watched without gaps
+// are refused with the reason (invalid_argument).
+func Watch(ctx context.Context, url, table, prefix string) error {
+	return call(ctx, url, `SELECT headgate.watch($1::text::regclass, $2)`, table, prefix)
+}
+
+// Unwatch ends the watch of a table.
+func Unwatch(ctx context.Context, url, table string) error {
+	return call(ctx, url, `SELECT headgate.unwatch($1::text::regclass)`, table)
+}
+
+func call(ctx context.Context, url, sql string, args ...any) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return unreachable(err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := readInstallation(ctx, conn); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, sql, args...); err != nil {
+		return refusal(err)
+	}
+	return nil
+}

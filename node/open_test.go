@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"errors"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/broker"
@@ -44,5 +46,25 @@ func TestDriverFails(t *testing.T) {
 				t.Errorf("error %v, want that of the driver", err)
 			}
 		})
+	}
+}
+
+// The configuration that the README shows is one that a node takes.
+func TestReadmeConfiguration(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(readme), "```yaml\n")
+	text, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("the README shows no configuration")
+	}
+	cfg, problems := Parse([]byte(text))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	if len(cfg.Principals) == 0 || cfg.Principals[0].Roles == nil {
+		t.Error("the README's node has no operator: nobody could ask it anything")
 	}
 }

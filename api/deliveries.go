@@ -25,6 +25,16 @@ type Delivery struct {
 	Cause    string          `json:"cause" doc:"Causal token: send it in Headgate-Cause to publish children"`
 	Attempt  int             `json:"attempt"`
 	Deadline time.Time       `json:"deadline" doc:"When the claim ends"`
+	Lease    *DeliveryLease  `json:"lease,omitempty" doc:"The lease that the delivery is worked on under, if the subscription asks for one"`
+}
+
+// DeliveryLease is the lease that comes with a delivery. It is released when
+// the delivery is settled.
+type DeliveryLease struct {
+	Resource  string `json:"resource"`
+	Epoch     int64  `json:"epoch"`
+	EpochText string `json:"epoch_text" doc:"The epoch as text"`
+	Token     string `json:"token" doc:"Send it in Headgate-Fence with everything that is written for the delivery"`
 }
 
 // SettleRequest ends claims.

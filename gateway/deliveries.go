@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -75,6 +76,10 @@ func (g *Gateway) pull(c *Call) error {
 func appendDelivery(b []byte, d *router.Delivery) ([]byte, error) {
 	b = append(b, `{"event":`...)
 	b = headgate.AppendStructured(b, d.Event)
+	var held *api.DeliveryLease
+	if l := d.Lease; l != nil {
+		held = &api.DeliveryLease{Resource: l.Resource, Epoch: l.Epoch, EpochText: strconv.FormatInt(l.Epoch, 10), Token: l.Token}
+	}
 	rest, err := json.Marshal(struct {
 		Stream   string    `json:"stream"`
 		Position string    `json:"position"`
@@ -82,7 +87,9 @@ func appendDelivery(b []byte, d *router.Delivery) ([]byte, error) {
 		Cause    string    `json:"cause"`
 		Attempt  int       `json:"attempt"`
 		Deadline time.Time `json:"deadline"`
-	}{d.Stream, d.Position.String(), d.Claim, d.Cause, d.Attempt, d.Deadline})
+
+		Lease *api.DeliveryLease `json:"lease,omitempty"`
+	}{d.Stream, d.Position.String(), d.Claim, d.Cause, d.Attempt, d.Deadline, held})
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ type claim struct {
 	ended bool
 	idle  chan struct{}
 	heap  int
+	held  *heldLease // nil: none
 }
 
 func (c *claim) lock() { c.busy = true }
@@ -156,6 +157,7 @@ func (s *sub) reopen(c *claim) {
 
 func (s *sub) expireClaim(c *claim, now time.Time) {
 	s.claims.end(c, "claim_expired", Settled{})
+	s.dropLease(c.held, c.principal)
 	s.observe(s.r.observer.Settled, c.it, c.it.live.ev, "claim_expired", "", 0)
 	s.fail(c.it, failure{principal: c.principal, outcome: "claim_expired", text: "the claim ran out before it was settled"}, now)
 }

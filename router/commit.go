@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/broker"
+	"github.com/headgate/headgate/lease"
 	"github.com/headgate/headgate/store"
 )
 
@@ -22,7 +23,8 @@ type op struct {
 	drop    bool             // row to remove
 	record  *store.QuarantineRecord
 	outbox  []store.OutboxRow
-	block   *laneID // key to remember as blocked
+	fence   *lease.Fence // must be current, and ends with the commit; nil: none
+	block   *laneID      // key to remember as blocked
 	unblock *laneID
 	tombs   []endedKey // tombstones to remove
 	act     broker.Act // what the broker is told; 0: nothing
@@ -143,7 +145,7 @@ func (s *sub) commitAll(ctx context.Context, batch []*op) (again []*op) {
 		if one == nil {
 			continue
 		}
-		if headgate.CodeOf(one) != headgate.CodeQuarantineFull {
+		if headgate.CodeOf(one) != headgate.CodeQuarantineFull && !fenced(one) {
 			failures++
 		}
 		again = append(again, s.refuse([]*op{o}, one)...)
@@ -157,7 +159,7 @@ func (s *sub) commitAll(ctx context.Context, batch []*op) (again []*op) {
 func (s *sub) refuse(ops []*op, err error) (again []*op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	full := headgate.CodeOf(err) == headgate.CodeQuarantineFull
+	full := headgate.CodeOf(err) == headgate.CodeQuarantineFull || fenced(err)
 	for _, o := range ops {
 		switch {
 		case o.internal && !full:
@@ -246,8 +248,17 @@ func (s *sub) save(ctx context.Context, batch []*op, rows []store.Progress) erro
 	if len(rows) == 0 && len(batch) == 1 && batch[0].empty() {
 		return nil
 	}
-	return s.r.store.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+	var ended []store.Lease
+	err := s.r.store.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		ended = ended[:0]
 		for _, o := range batch {
+			if o.fence != nil {
+				l, err := s.guardSettlement(ctx, tx, o.fence)
+				if err != nil {
+					return err
+				}
+				ended = append(ended, l)
+			}
 			if o.record != nil {
 				if err := s.r.quarantinePut(ctx, tx, *o.record); err != nil {
 					return err
@@ -276,6 +287,12 @@ func (s *sub) save(ctx context.Context, batch []*op, rows []store.Progress) erro
 		}
 		return nil
 	})
+	if err == nil {
+		for i := range ended {
+			s.r.leases.Ended(&ended[i])
+		}
+	}
+	return err
 }
 
 func (s *sub) saveRest(ctx context.Context, tx *store.Tx, o *op) error {

@@ -251,19 +251,21 @@ func (s *sub) row(it *item, state store.ExceptionState, attempts int, due time.T
 // claimItems puts items under claims of a consumer and returns them as
 // deliveries, with ids for a consumer outside this process. When the
 // subscription drains meanwhile it gives them back.
-func (s *sub) claimItems(items []*item, principal string, outside bool) ([]Delivery, []*claim) {
+func (s *sub) claimItems(items []leased, principal string, outside bool) ([]Delivery, []*claim) {
 	now := s.r.now()
 	s.mu.Lock()
 	if s.draining || s.paused {
-		for _, it := range items {
+		for _, l := range items {
 			s.inFlight--
-			s.enqueue(it)
+			s.dropLease(l.held, principal)
+			s.enqueue(l.it)
 		}
 		s.mu.Unlock()
 		return nil, nil
 	}
 	out, claims := make([]Delivery, len(items)), make([]*claim, len(items))
-	for i, it := range items {
+	for i := range items {
+		it := items[i].it
 		if !it.recorded {
 			it.attempts++
 			it.live.first = now
@@ -275,10 +277,14 @@ func (s *sub) claimItems(items []*item, principal string, outside bool) ([]Deliv
 			id = s.r.newClaim()
 		}
 		c := s.claims.add(id, it, principal, now, now.Add(s.plan.claim))
+		c.held = items[i].held
 		claims[i] = c
 		out[i] = Delivery{
 			Event: it.live.ev, Stream: it.part.stream, Position: it.pos(), Claim: c.id,
 			Attempt: int(it.attempts), Deadline: c.deadline,
+		}
+		if c.held != nil {
+			out[i].Lease = &DeliveryLease{Resource: c.held.fence.Resource, Epoch: c.held.fence.Epoch, Token: c.held.token}
 		}
 		if it.part.mem >= s.r.buffer*3/4 {
 			s.arm(now.Add(time.Second)) // see relieve

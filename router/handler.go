@@ -101,7 +101,13 @@ func (s *sub) runHandler(ctx, calls context.Context, fn HandlerFunc) {
 // handleAll prepares and handles deliveries.
 func (s *sub) handleAll(ctx context.Context, fn HandlerFunc, items []*item, running *sync.WaitGroup) {
 	ready := s.prepare(context.WithoutCancel(ctx), items)
-	deliveries, claims := s.claimItems(ready, s.plan.As, false)
+	p := &headgate.Principal{Name: s.plan.As}
+	if s.plan.leaseOf != nil { // whoever it is now needs the right
+		if found, err := s.r.principals.Get(ctx, s.plan.As); err == nil {
+			p = &found.Principal
+		}
+	}
+	deliveries, claims := s.claimItems(s.leaseItems(context.WithoutCancel(ctx), ready, p), s.plan.As, false)
 	if len(deliveries) == 0 {
 		return
 	}
@@ -146,11 +152,12 @@ func (s *sub) handle(calls, call context.Context, fn HandlerFunc, d *Delivery, c
 	if interrupted {
 		c.unlock()
 		s.claims.end(c, "claim_expired", Settled{})
+		s.dropLease(c.held, c.principal)
 		s.retryNow(c.it, s.r.now())
 		return
 	}
 	f := failureOf(err)
-	f.principal, f.internal = s.plan.As, true
+	f.principal, f.internal, f.fence = s.plan.As, true, c.leasedBy()
 	f.answered = func(err error) {
 		x.in.Outcome = f.outcome
 		s.answered(x, err)

@@ -125,6 +125,7 @@ func (s *sub) giveUpClaims() {
 			continue // its settlement is on the way, and decides
 		}
 		s.claims.end(c, "claim_expired", Settled{})
+		s.dropLease(c.held, c.principal)
 		s.retryNow(c.it, now)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/broker"
+	"github.com/headgate/headgate/lease"
 	"github.com/headgate/headgate/quarantine"
 	"github.com/headgate/headgate/store"
 )
@@ -20,7 +21,8 @@ type failure struct {
 	// answered runs with mu held once the failure is committed, or cannot be
 	// (then the claim is still open and nothing changed).
 	answered func(error)
-	internal bool // repeat until committed
+	internal bool         // repeat until committed
+	fence    *lease.Fence // guards the end of the attempt; nil: nothing does
 }
 
 // Reasons of parked deliveries.
@@ -82,7 +84,7 @@ func (s *sub) retry(it *item, f failure, undo func(), now time.Time) {
 	ev := it.live.ev
 	s.submit(&op{
 		it: it, mark: !it.row, put: s.row(it, store.ExceptionRetry, int(it.attempts), due),
-		act: dropUnless(it.row), durable: true, internal: f.internal || f.answered == nil,
+		act: dropUnless(it.row), durable: true, internal: f.internal || f.answered == nil, fence: f.fence,
 		done: func(err error) {
 			if err == nil {
 				s.inFlight--
@@ -112,7 +114,7 @@ func (s *sub) retry(it *item, f failure, undo func(), now time.Time) {
 func (s *sub) parkFailed(it *item, reason, text string, f failure, undo func()) {
 	s.end(it, ender{
 		kind: store.KindParked, end: endParked, reason: reason, text: text,
-		internal: f.internal || f.answered == nil, outcome: "parked", undo: undo, answered: f.answered,
+		internal: f.internal || f.answered == nil, outcome: "parked", undo: undo, answered: f.answered, fence: f.fence,
 	})
 }
 
@@ -148,6 +150,7 @@ type ender struct {
 	reason, text string
 	outcome      string // for the observer
 	outbox       []store.OutboxRow
+	fence        *lease.Fence // guards the end; nil: nothing does
 	internal     bool
 	// async gives the place among the deliveries in flight back at once, not
 	// when the end is committed.
@@ -160,7 +163,7 @@ type ender struct {
 // its children are one transaction, and the broker is told only afterwards.
 func (s *sub) end(it *item, e ender) {
 	o := &op{
-		it: it, mark: !it.row, end: e.end, outbox: e.outbox, internal: e.internal,
+		it: it, mark: !it.row, end: e.end, outbox: e.outbox, internal: e.internal, fence: e.fence,
 		durable: it.row || e.kind != "" || len(e.outbox) > 0 || s.plan.Dedupe == DedupeDurable,
 	}
 	if !it.row {

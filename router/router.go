@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/broker"
 	"github.com/headgate/headgate/causal"
+	"github.com/headgate/headgate/lease"
 	"github.com/headgate/headgate/perimeter"
 	"github.com/headgate/headgate/quarantine"
 	"github.com/headgate/headgate/store"
@@ -28,6 +29,9 @@ type Config struct {
 	Causal     *causal.Engine
 	Quarantine *quarantine.Quarantine
 	Topology   *topology.Table
+	// Leases grants the leases of deliveries. Nil: no subscription may ask for
+	// them.
+	Leases *lease.Service
 	// Principals looks the principal of a subscription up.
 	Principals Principals
 	Observer   *headgate.Observer // default: nobody looks
@@ -61,6 +65,7 @@ type Router struct {
 	streams    func() []topology.Stream
 	principals Principals
 	quarantine *quarantine.Quarantine
+	leases     *lease.Service
 	observer   *headgate.Observer
 	log        *slog.Logger
 	now        func() time.Time
@@ -112,7 +117,7 @@ func New(cfg Config) (*Router, error) {
 	}
 	r := &Router{
 		store: cfg.Store, broker: cfg.Broker, streamsFor: cfg.Topology.StreamsFor, streams: cfg.Topology.Streams, principals: cfg.Principals,
-		quarantine: cfg.Quarantine, observer: cfg.Observer, log: cfg.Log, now: cfg.Now, random: cfg.Random,
+		quarantine: cfg.Quarantine, leases: cfg.Leases, observer: cfg.Observer, log: cfg.Log, now: cfg.Now, random: cfg.Random,
 		buffer: cfg.Buffer, tokenLife: cfg.TokenLife, drain: cfg.Drain,
 		prepare: cfg.Perimeter.Prepare, mint: cfg.Causal.Mint, causeOf: cfg.Causal.CauseOf,
 		commands: make(chan command), started: make(chan struct{}), newClaim: randomClaim,

@@ -41,6 +41,9 @@ type Delivery struct {
 	Attempt int    // from 1
 	// Deadline is when the claim ends; unsettled by then, the attempt failed.
 	Deadline time.Time
+	// Lease is what the delivery is worked on under; nil when the subscription
+	// asks for none.
+	Lease *DeliveryLease
 }
 
 // Settlement is what a consumer says of one claim.
@@ -91,7 +94,7 @@ func (r *Router) Pull(ctx context.Context, p *headgate.Principal, name string, l
 			}
 			return nil, nil
 		}
-		out, err := s.dispatch(ctx, items, p.Name)
+		out, err := s.dispatch(ctx, items, p)
 		if len(out) > 0 || err != nil {
 			return out, err
 		}
@@ -100,21 +103,38 @@ func (r *Router) Pull(ctx context.Context, p *headgate.Principal, name string, l
 
 // dispatch prepares and claims items that were taken. When the caller goes
 // away meanwhile, they are given back.
-func (s *sub) dispatch(ctx context.Context, items []*item, principal string) ([]Delivery, error) {
-	ready := make(chan []*item, 1)
-	s.r.background.Go(func() { ready <- s.prepare(context.WithoutCancel(ctx), items) })
+func (s *sub) dispatch(ctx context.Context, items []*item, p *headgate.Principal) ([]Delivery, error) {
+	ready := make(chan []leased, 1)
+	s.r.background.Go(func() {
+		ctx := context.WithoutCancel(ctx)
+		ready <- s.leaseItems(ctx, s.prepare(ctx, items), p)
+	})
+	var got []leased
 	select {
-	case items = <-ready:
+	case got = <-ready:
 	case <-ctx.Done():
-		s.r.background.Go(func() { s.giveBack(<-ready) })
+		s.r.background.Go(func() { s.giveBackLeased(<-ready, p.Name) })
 		return nil, headgate.NewError(headgate.CodeCanceled, "the caller went away: %v", ctx.Err())
 	}
 	if ctx.Err() != nil {
-		s.giveBack(items)
+		s.giveBackLeased(got, p.Name)
 		return nil, headgate.NewError(headgate.CodeCanceled, "the caller went away: %v", ctx.Err())
 	}
-	out, _ := s.claimItems(items, principal, true)
+	out, _ := s.claimItems(got, p.Name, true)
 	return out, nil
+}
+
+// giveBackLeased returns items that were taken but not dispatched, and their
+// leases.
+func (s *sub) giveBackLeased(all []leased, principal string) {
+	items := make([]*item, len(all))
+	s.mu.Lock()
+	for i, l := range all {
+		items[i] = l.it
+		s.dropLease(l.held, principal)
+	}
+	s.mu.Unlock()
+	s.giveBack(items)
 }
 
 // mayConsume checks the right to pull and settle.
@@ -273,6 +293,7 @@ func (s *sub) tryChildren(ctx context.Context, p *headgate.Principal, x *settlin
 		Causes: []*causal.Cause{s.r.causeOf(causal.Delivered{
 			Event: it.live.ev, Stream: it.part.stream, Position: it.pos(), Subscription: s.name, Principal: p.Name, Attempt: x.c.attempt,
 		})},
+		Held: heldBy(x.c),
 	})
 	x.out.Emitted = x.batch.Results
 	for i := range x.batch.Results {
@@ -314,11 +335,11 @@ func (s *sub) settleOne(x *settling, principal string, now time.Time, internal b
 	switch x.in.Outcome {
 	case OutcomeAck:
 		rows := childRows(x.batch)
-		s.end(it, ender{end: endSettled, outcome: OutcomeAck, outbox: rows, internal: internal, async: internal, answered: answered})
+		s.end(it, ender{end: endSettled, outcome: OutcomeAck, outbox: rows, internal: internal, async: internal, answered: answered, fence: x.c.leasedBy()})
 	default:
 		text := clip(x.in.Reason, 1024)
 		s.fail(it, failure{
-			principal: principal, outcome: x.in.Outcome, text: text, delay: x.in.Delay, answered: answered, internal: internal,
+			principal: principal, outcome: x.in.Outcome, text: text, delay: x.in.Delay, answered: answered, internal: internal, fence: x.c.leasedBy(),
 		}, now)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/condition"
 	"github.com/headgate/headgate/internal/jsontext"
+	"github.com/headgate/headgate/lease"
 )
 
 // Defaults of a [Spec].
@@ -87,6 +88,12 @@ type Spec struct {
 	// answered; window: settlements are saved every 100 ms; none: every
 	// second. What was not saved is delivered again after a crash.
 	Dedupe string `json:"dedupe,omitempty"`
+	// Lease is a template of the resource whose lease every delivery is worked
+	// on under, such as "ticket/{data.id}": across all subscriptions and nodes
+	// one worker has it at a time. The lease is handed out with the delivery
+	// and released with its settlement, which is refused once the lease was
+	// superseded. The principal needs the right to lease. Empty: none.
+	Lease string `json:"lease,omitempty"`
 	// Expire ends events that were not dispatched within this time after they
 	// were admitted; 0: only their own expirytime does.
 	Expire Duration `json:"expire,omitempty"`
@@ -165,6 +172,7 @@ func ValidName(s string) bool {
 type plan struct {
 	Spec
 	when               *condition.Condition
+	leaseOf            *condition.Value
 	backoffLo, backoff time.Duration
 	maxBlock, claim    time.Duration
 	expire             time.Duration
@@ -185,6 +193,18 @@ func (s Spec) compile() (*plan, []string) {
 			if p.when, err = condition.Compile(s.When); err != nil {
 				say("when: %s", errText(err))
 			}
+		}
+	}
+	if s.Lease != "" {
+		var err error
+		if p.leaseOf, err = condition.CompileTemplate(s.Lease); err != nil {
+			say("lease: %s", errText(err))
+		}
+		if time.Duration(s.Claim)+leaseSlack > lease.MaxTTL {
+			say("claim: %s, with a lease at most %s", s.Claim, lease.MaxTTL-leaseSlack)
+		}
+		if s.Dedupe != "" && s.Dedupe != DedupeDurable {
+			say("dedupe: %.40q, with a lease only durable: each settlement is guarded", s.Dedupe)
 		}
 	}
 	p.Order = oneOf(say, "order", s.Order, OrderStrict, OrderRelease, OrderNone)

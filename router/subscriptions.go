@@ -95,6 +95,9 @@ func (r *Router) check(ctx context.Context, name string, spec Spec) error {
 	if !ValidName(name) {
 		bad = append(bad, "name: want 1 to 100 letters, digits, \".\", \"_\" or \"-\", starting with a letter or digit")
 	}
+	if spec.Lease != "" && r.leases == nil {
+		bad = append(bad, "lease: this node grants no leases")
+	}
 	from, ok := parseFrom(spec.From)
 	if ok && from.kind == "position" && !slices.Contains(r.streamsFor(spec.Types), from.stream) {
 		bad = append(bad, "from: no type of the subscription is in stream "+clip(from.stream, 60))

@@ -50,7 +50,7 @@ var table = []rule{
 	{pkg: "quarantine", role: "refused and parked events", imports: []string{"store", "internal/buildinfo", "internal/jsontext"}, vendors: []string{"github.com/google/uuid"}},
 	{pkg: "lease", role: "fenced leases", imports: []string{"store"}},
 	{pkg: "perimeter", role: "the admission pipeline", imports: []string{"broker", "causal", "contract", "lease", "quarantine", "store", "topology", "internal/condition", "internal/eventcodec", "internal/jsontext"}, vendors: []string{"github.com/google/uuid"}},
-	{pkg: "router", role: "deliveries", imports: []string{"broker", "causal", "perimeter", "quarantine", "store", "topology", "internal/condition", "internal/eventcodec", "internal/jsontext"}},
+	{pkg: "router", role: "deliveries", imports: []string{"broker", "causal", "lease", "perimeter", "quarantine", "store", "topology", "internal/condition", "internal/eventcodec", "internal/jsontext"}},
 	{pkg: "index", role: "one event, its tree, its explanation", imports: []string{"broker", "causal", "quarantine", "router", "store", "topology"}},
 
 	{pkg: "outbox", role: "events inside the caller's transaction", imports: []string{"contract"}, vendors: []string{"github.com/google/uuid"}},

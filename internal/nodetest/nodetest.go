@@ -131,7 +131,7 @@ func Start(t testing.TB, opts *Opts) *Node {
 	})
 	must(err)
 	n.Router, err = router.New(router.Config{
-		Store: st, Broker: n.Broker, Perimeter: door, Causal: eng, Quarantine: n.Quarantine, Topology: top, Principals: dir, Observer: obs,
+		Store: st, Broker: n.Broker, Perimeter: door, Causal: eng, Quarantine: n.Quarantine, Topology: top, Principals: dir, Leases: n.Leases, Observer: obs,
 	})
 	must(err)
 	door.SetFencing(perimeter.Fencing{Leases: n.Leases, Store: st, Outbox: n.Router})

@@ -1,0 +1,167 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/client"
+	"github.com/headgate/headgate/internal/nodetest"
+)
+
+const leasedWait = 20 * time.Second
+
+func leasedSubscription(t *testing.T, n *nodetest.Node, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		_, _, err := n.Client(t, "triage").PutSubscription(t.Context(), name, api.SubscriptionSpec{
+			Types: []string{"ticket.opened"}, Lease: "ticket/{data.ticket_id}", Backoff: "1ms..2ms",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func openTicket(t *testing.T, n *nodetest.Node, id, ticket string) {
+	t.Helper()
+	if status, body := publishFenced(t, n, id, ticket); status != 202 {
+		t.Fatalf("%d %s", status, body)
+	}
+}
+
+func pullOne(t *testing.T, n *nodetest.Node, name string) api.Delivery {
+	t.Helper()
+	ds, err := n.Client(t, "triage").Pull(t.Context(), name, 1, leasedWait)
+	if err != nil || len(ds) != 1 {
+		t.Fatalf("%s: %d deliveries, %v", name, len(ds), err)
+	}
+	return ds[0]
+}
+
+// TestOneWorkerPerTicket: two subscriptions that lease by ticket never have the
+// same ticket at once.
+func TestOneWorkerPerTicket(t *testing.T) {
+	n := nodetest.Start(t, nil)
+	leasedSubscription(t, n, "one", "two")
+	triage := n.Client(t, "triage")
+	openTicket(t, n, "e1", "7")
+	first := pullOne(t, n, "one")
+	if first.Lease == nil || first.Lease.Resource != "ticket/7" || first.Lease.Token == "" || first.Lease.EpochText == "" {
+		t.Fatalf("%+v", first.Lease)
+	}
+	if st, err := triage.Lease(t.Context(), "ticket/7"); err != nil || !st.Held || st.Holder != "triage" || st.Worker != "subscription one" {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if ds, err := triage.Pull(t.Context(), "two", 1, 300*time.Millisecond); err != nil || len(ds) != 0 {
+		t.Errorf("the other subscription got %d deliveries, %v", len(ds), err)
+	}
+	emit := json.RawMessage(`{"type":"ticket.triaged","data":{"ticket_id":"7","team":"billing"}}`)
+	out, err := triage.Settle(t.Context(), "one", api.Settlement{Claim: first.Claim, Outcome: "ack", Emit: []json.RawMessage{emit}})
+	if err != nil || out.Settled != 1 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	second := pullOne(t, n, "two")
+	if second.Lease.Epoch <= first.Lease.Epoch {
+		t.Errorf("epoch %d after %d", second.Lease.Epoch, first.Lease.Epoch)
+	}
+	if _, err := triage.VerifyFence(t.Context(), first.Lease.Token, ""); headgate.CodeOf(err) != headgate.CodeStaleFence {
+		t.Errorf("the settled delivery's lease: %v", err)
+	}
+	if out, err = triage.Settle(t.Context(), "two", api.Settlement{Claim: second.Claim, Outcome: "ack"}); err != nil || out.Settled != 1 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if st, err := triage.Lease(t.Context(), "ticket/7"); err != nil || st.Held {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+// TestSupersededWorkerSettlesNothing: neither an ack with events nor a retry
+// nor a reject passes once the lease was taken away.
+func TestSupersededWorkerSettlesNothing(t *testing.T) {
+	for _, outcome := range []string{"ack", "retry", "reject"} {
+		t.Run(outcome, func(t *testing.T) {
+			n := nodetest.Start(t, nil)
+			leasedSubscription(t, n, "one")
+			triage, admin := n.Client(t, "triage"), n.Client(t, "admin")
+			openTicket(t, n, "e1", "7")
+			d := pullOne(t, n, "one")
+			if _, err := admin.Revoke(t.Context(), "ticket/7", api.RevokeRequest{Mode: "terminate"}); err != nil {
+				t.Fatal(err)
+			}
+			taken, err := admin.Acquire(t.Context(), "ticket/7", api.AcquireRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := api.Settlement{Claim: d.Claim, Outcome: outcome}
+			if outcome == "ack" {
+				s.Emit = []json.RawMessage{json.RawMessage(`{"type":"ticket.triaged","data":{"ticket_id":"7","team":"billing"}}`)}
+			}
+			out, err := triage.Settle(t.Context(), "one", s)
+			if headgate.CodeOf(err) != headgate.CodeStaleFence || out.Settled != 0 {
+				t.Errorf("%+v, %v", out, err)
+			}
+			if status, body := publishFenced(t, n, "e2", "7", taken.Token); status != 202 {
+				t.Errorf("the new holder: %d %s", status, body)
+			}
+			stats, err := n.Broker.Stat(t.Context(), "events")
+			if err != nil {
+				t.Fatal(err)
+			}
+			total := uint64(0)
+			for _, st := range stats {
+				total += st.Next
+			}
+			if total != 2 {
+				t.Errorf("%d events are stored, want the two that were opened", total)
+			}
+			balance, err := n.Router.Conservation(t.Context())
+			if err != nil || len(balance) != 1 || balance[0].InFlight == 0 {
+				t.Errorf("%+v, %v", balance, err)
+			}
+		})
+	}
+}
+
+// TestEmittedEventsCarryTheFence: what is emitted with a settlement says under
+// which lease.
+func TestEmittedEventsCarryTheFence(t *testing.T) {
+	n := nodetest.Start(t, nil)
+	leasedSubscription(t, n, "one")
+	openTicket(t, n, "e1", "7")
+	d := pullOne(t, n, "one")
+	emit := json.RawMessage(`{"type":"ticket.triaged","data":{"ticket_id":"7","team":"billing"}}`)
+	tail, err := n.Client(t, "admin").Tail(t.Context(), client.TailOpts{Types: []string{"ticket.triaged"}, From: "beginning"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tail.Close()
+	if _, err := n.Client(t, "triage").Settle(t.Context(), "one", api.Settlement{Claim: d.Claim, Outcome: "ack", Emit: []json.RawMessage{emit}}); err != nil {
+		t.Fatal(err)
+	}
+	m, err := tail.Next()
+	if err != nil || m.Event == nil || !strings.Contains(string(m.Event.Event), `"fence":"ticket/7@`+d.Lease.EpochText+`"`) {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+// TestUnreadableResourceParks: an event without the member that names the
+// resource would otherwise be tried for ever.
+func TestUnreadableResourceParks(t *testing.T) {
+	n := nodetest.Start(t, nil)
+	_, _, err := n.Client(t, "triage").PutSubscription(t.Context(), "one", api.SubscriptionSpec{Types: []string{"ticket.opened"}, Lease: "ticket/{data.nothing}"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	openTicket(t, n, "e1", "7")
+	if ds, err := n.Client(t, "triage").Pull(t.Context(), "one", 1, 200*time.Millisecond); err != nil || len(ds) != 0 {
+		t.Errorf("%d, %v", len(ds), err)
+	}
+	page, err := n.Client(t, "admin").Quarantine(t.Context(), client.QuarantineFilter{Subscription: "one"}, client.Page{})
+	if err != nil || len(page.Records) != 1 || page.Records[0].Reason != "lease_unreadable" {
+		t.Errorf("%+v, %v", page, err)
+	}
+}

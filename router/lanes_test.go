@@ -287,7 +287,7 @@ func TestStartPositions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for _, from := range []string{"events/0:11", "events/0:x", "nowhere/0:1", "yesterday", "/0:1"} {
+		for _, from := range []string{"events/0:11", "events/1:0", "events/0:x", "nowhere/0:1", "yesterday", "/0:1"} {
 			_, err := r.router.Put(t.Context(), nil, "s", Spec{Types: []string{"x"}, As: "worker", From: from}, "api")
 			if headgate.CodeOf(err) != headgate.CodeInvalidArgument {
 				t.Errorf("from %q: %v", from, err)

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,6 +49,9 @@ func (r *Router) startRows(ctx context.Context, name, stream string, from origin
 	stats, err := r.broker.Stat(ctx, stream)
 	if err != nil {
 		return nil, err
+	}
+	if from.kind == "position" && from.stream == stream && !slices.ContainsFunc(stats, func(st broker.PartitionStat) bool { return st.Partition == from.pos.Partition }) {
+		return nil, headgate.NewError(headgate.CodeInvalidArgument, "from: stream %s has no partition %d; it has %d", stream, from.pos.Partition, len(stats))
 	}
 	rows := make([]store.Progress, 0, len(stats))
 	for _, st := range stats {

@@ -53,9 +53,10 @@ var table = []rule{
 	{pkg: "router", role: "deliveries", imports: []string{"broker", "causal", "lease", "perimeter", "quarantine", "store", "topology", "internal/condition", "internal/eventcodec", "internal/jsontext"}},
 	{pkg: "index", role: "one event, its tree, its explanation", imports: []string{"broker", "causal", "quarantine", "router", "store", "topology"}},
 
-	{pkg: "outbox", role: "events inside the caller's transaction", imports: []string{"contract"}, vendors: []string{"github.com/google/uuid"}},
+	{pkg: "outbox", role: "events inside the caller's transaction", vendors: []string{"github.com/google/uuid"}},
 	{pkg: "outbox/outboxpgx", role: "outbox for pgx transactions", imports: []string{"outbox"}, vendors: []string{"github.com/jackc/pgx/v5"}},
 	{pkg: "outbox/outboxsql", role: "outbox for database/sql transactions", imports: []string{"outbox"}},
+	{pkg: "outbox/outboxcheck", role: "contracts in the writer's process", imports: []string{"api", "contract"}},
 	{pkg: "relay", role: "database log → perimeter", imports: []string{"perimeter", "quarantine"}},
 	{pkg: "relay/pgrelay", role: "driver: the log of PostgreSQL", imports: []string{"relay"}, vendors: []string{"github.com/jackc/pgx/v5", "github.com/jackc/pglogrepl"}},
 
@@ -75,6 +76,9 @@ var interfaces = map[string]string{
 	"perimeter.Contracts": "declared by its consumer",
 	"perimeter.Outbox":    "the router publishes the node outbox; perimeter must not import it",
 	"perimeter.Drafter":   "declared by its consumer; nil turns drafts off",
+	"outbox.Tx":           "adapters make one of the caller's transaction",
+	"outbox.Checker":      "declared by its consumer; users may plug in their own",
+	"outboxcheck.Getter":  "the client, declared by its consumer",
 	"relay.Source":        "a database's log; drivers implement it",
 	"relay.Session":       "a database's log; drivers implement it",
 	"relay.Admitter":      "the perimeter, declared by its consumer",

@@ -278,8 +278,8 @@ func TestOutsideForeignLock(t *testing.T) {
 // TestOutsideStuckNode: a node that stops in the middle of a function loses
 // its session, so that the others go on; its function runs again.
 func TestOutsideStuckNode(t *testing.T) {
-	stuck := named(t, Config{IdleTimeout: 200 * time.Millisecond})
-	other := openTest(t, Config{Schema: stuck.cfg.Schema})
+	stuck := named(t, Config{IdleTimeout: 200 * time.Millisecond, Shared: true})
+	other := openTest(t, Config{Schema: stuck.cfg.Schema, Shared: true})
 	entered, free := make(chan struct{}), make(chan struct{})
 	result := make(chan error, 1)
 	runs := 0

@@ -3,8 +3,11 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/pgtest"
@@ -15,7 +18,7 @@ import (
 func openNodes(t testing.TB, n int, cfg Config) []*Store {
 	t.Helper()
 	cfg.URL = pgtest.URL(t)
-	cfg.Schema = pgtest.Schema(t, cfg.URL, t.TempDir())
+	cfg.Schema, cfg.Shared = pgtest.Schema(t, cfg.URL, t.TempDir()), true
 	nodes := make([]*Store, n)
 	for i := range nodes {
 		nodes[i] = openTest(t, cfg)
@@ -142,5 +145,67 @@ func TestOutsideTemporaryTables(t *testing.T) {
 	}
 	if n := keys(t, s); n != 2 {
 		t.Errorf("%d settings, want 2", n)
+	}
+}
+
+// TestOutsideSecondNode is refused while the first lives.
+func TestOutsideSecondNode(t *testing.T) {
+	first := openTest(t, Config{})
+	cfg := first.cfg
+	cfg.LockTimeout = 50 * time.Millisecond
+	wantCode(t, tryOpen(t, cfg), headgate.CodeUnavailable, "another node")
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := tryOpen(t, cfg); err != nil {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// silent is a connection that breaks without the other side knowing.
+type silent struct {
+	net.Conn
+	broken *atomic.Bool
+}
+
+func (s *silent) Write(p []byte) (int, error) {
+	if s.broken.Load() {
+		return 0, errCut
+	}
+	return s.Conn.Write(p)
+}
+
+func (s *silent) Close() error {
+	if s.broken.Load() {
+		return nil
+	}
+	return s.Conn.Close()
+}
+
+// TestOutsideOwnGhost: a session that the server still believes in does not
+// lock out the node that it belonged to.
+func TestOutsideOwnGhost(t *testing.T) {
+	var broken atomic.Bool
+	var mu sync.Mutex
+	var all []net.Conn
+	s := named(t, Config{wrap: func(n net.Conn) net.Conn {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, n)
+		if len(all) > 1 {
+			return n
+		}
+		return &silent{Conn: n, broken: &broken}
+	}})
+	t.Cleanup(func() { _ = all[0].Close() }) // the server ended it
+	if err := s.Update(t.Context(), put("a")); err != nil {
+		t.Fatal(err)
+	}
+	broken.Store(true)
+	if err := s.Update(t.Context(), put("b")); err != nil {
+		t.Errorf("beside its own ghost: %v", err)
+	}
+	if n := pgtest.Exec(t, s.cfg.URL, "SELECT count(*) FROM pg_stat_activity WHERE "+sessions(s)+" AND query NOT LIKE '%count%'")[0][0]; n != "1" {
+		t.Errorf("%s sessions, want 1", n)
 	}
 }

@@ -222,7 +222,7 @@ func TestOutsideNodesThatStartTogether(t *testing.T) {
 	errs := make(chan error, nodes)
 	for range nodes {
 		go func() {
-			s, err := Open(t.Context(), Config{URL: url, Schema: schema})
+			s, err := Open(t.Context(), Config{URL: url, Schema: schema, Shared: true})
 			if err == nil {
 				err = s.Update(t.Context(), func(ctx context.Context, tx *store.Tx) error {
 					return tx.Outbox.Append(ctx, []store.OutboxRow{{Stream: "s"}})
@@ -252,7 +252,7 @@ func openMigrator(t *testing.T) migrator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Store{cfg: Config{Schema: pgtest.Schema(t, url, t.TempDir()), ConnectTimeout: time.Minute, StatementTimeout: time.Minute}, server: server}
+	s := &Store{cfg: Config{Schema: pgtest.Schema(t, url, t.TempDir()), ConnectTimeout: time.Minute, StatementTimeout: time.Minute, IdleTimeout: time.Minute}, server: server}
 	c, err := s.connect(t.Context(), writerSession)
 	if err != nil {
 		t.Fatal(err)

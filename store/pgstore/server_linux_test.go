@@ -59,6 +59,7 @@ func (a *answers) all() []uint64 {
 // TestOutsideServerCrash crashes the server under a flood: the same store
 // finds it again, and all that was answered is there, whole.
 func TestOutsideServerCrash(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	s := openTest(t, Config{URL: server.URL(), ConnectTimeout: time.Second})
 	a := &answers{more: make(chan struct{}, 1)}
@@ -99,6 +100,7 @@ func TestOutsideServerCrash(t *testing.T) {
 // TestOutsideUnfitServers opens servers that would lose what they answered, or
 // cannot be written to.
 func TestOutsideUnfitServers(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t, "fsync=off", "full_page_writes=off")
 	wantCode(t, tryOpen(t, Config{URL: server.URL()}), headgate.CodeInvalidConfig, "fsync=off")
 	if got := objects(t, server.URL(), "headgate"); len(got) != 0 {
@@ -113,6 +115,7 @@ func TestOutsideUnfitServers(t *testing.T) {
 // TestOutsideStandby: a server that turned into a standby is refused, by Open
 // and by a store that was open before.
 func TestOutsideStandby(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	s := openTest(t, Config{URL: server.URL()})
 	if err := s.Update(t.Context(), put("a")); err != nil {
@@ -137,6 +140,7 @@ func TestOutsideStandby(t *testing.T) {
 // replicate is not answered as durable. The server calls it committed, with a
 // warning.
 func TestOutsideSynchronousStandbyIsGone(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	s := openTest(t, Config{URL: server.URL(), StatementTimeout: 300 * time.Millisecond})
 	if err := s.Update(t.Context(), put("a")); err != nil {
@@ -172,6 +176,7 @@ func TestOutsideSynchronousStandbyIsGone(t *testing.T) {
 // TestOutsideEveryCommitIsFlushed counts flushes of the server's log: none
 // less than commits.
 func TestOutsideEveryCommitIsFlushed(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t, "autovacuum=off")
 	s := openTest(t, Config{URL: server.URL()})
 	syncs := func() (n int) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"net"
 	"regexp"
@@ -41,9 +40,12 @@ type Config struct {
 	// sessions: a pooler of transactions would mix up prepared statements.
 	URL string
 	// Schema is the schema of the tables, created when missing; default
-	// headgate. Nodes share their state when they share a schema. Lower-case
-	// letters, digits and underscores.
+	// headgate. Lower-case letters, digits and underscores.
 	Schema string
+	// Shared lets several stores use the schema at the same time. Without it a
+	// second one is refused for as long as the first lives: what runs on the
+	// store must know how to share.
+	Shared bool
 	// Relaxed gives up durability for speed: the server answers a commit before
 	// its log is flushed, and a server without fsync is accepted. Commits still
 	// survive a crash of the node.
@@ -73,6 +75,7 @@ type Store struct {
 	cfg     Config
 	server  *pgconn.Config
 	schema  int
+	owner   session // that holds the schema; the writer's goroutine changes it
 	facts   facts
 	lock    string
 	jobs    chan *job
@@ -119,7 +122,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.optimistic {
 		begin = []string{"BEGIN ISOLATION LEVEL SERIALIZABLE"}
 	}
-	s.writer = &writer{dial: s.connectWriter, conn: c, begin: begin, jobs: s.jobs, log: cfg.Logger, ended: make(chan struct{})}
+	s.writer = &writer{dial: func() (*conn, error) { return s.connectWriter(context.Background()) }, conn: c, begin: begin, jobs: s.jobs, log: cfg.Logger, ended: make(chan struct{})}
 	s.readers = newReaders(cfg.Readers, cfg.Logger, s.connectReader)
 	go s.writer.run()
 	return s, nil
@@ -137,25 +140,13 @@ func parseURL(raw string) (*pgconn.Config, error) {
 	return server, nil
 }
 
-// lockStatement takes the lock that all writers of a schema take. Its number is
-// made from the schema's name: advisory locks are the database's, not the
-// schema's. It ends with the transaction.
-func lockStatement(schema string) string {
-	h := fnv.New32a()
-	fmt.Fprint(h, schema)
-	return fmt.Sprintf("SELECT pg_catalog.pg_advisory_xact_lock(%d, %d)", lockClass, int32(h.Sum32()))
-}
-
-// lockClass sets our advisory locks apart from others' ("HGAT").
-const lockClass = 0x48474154
-
 // first opens the writer's first connection and migrates over it.
 func (s *Store) first(ctx context.Context) (*conn, error) {
 	migrations, err := ownMigrations()
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.connect(ctx, writerSession)
+	c, err := s.connectWriter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -168,8 +159,18 @@ func (s *Store) first(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-func (s *Store) connectWriter() (*conn, error) {
-	return s.connect(context.Background(), writerSession)
+// connectWriter opens the writer's connection, and takes the schema for this
+// store alone unless it is shared.
+func (s *Store) connectWriter(ctx context.Context) (*conn, error) {
+	c, err := s.connect(ctx, writerSession)
+	if err != nil || s.cfg.Shared {
+		return c, err
+	}
+	if err := s.own(ctx, c); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
 }
 
 func (s *Store) connectReader(ctx context.Context) (*conn, error) {
@@ -199,7 +200,7 @@ func (s *Store) connect(ctx context.Context, p purpose) (*conn, error) {
 		prefix: `"` + s.cfg.Schema + `".`, limit: s.cfg.StatementTimeout + grace, stmts: map[string]string{}, used: time.Now(),
 	}
 	server := s.server.Copy()
-	s.session(server.RuntimeParams, p)
+	s.settings(server.RuntimeParams, p)
 	server.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		if c.ending && n.SeverityUnlocalized == "WARNING" {
 			c.doubt = true
@@ -230,9 +231,9 @@ func (s *Store) connect(ctx context.Context, p purpose) (*conn, error) {
 	return c, nil
 }
 
-// session sets what every session of ours is made with. The URL may choose the
+// settings sets what every session of ours is made with. The URL may choose the
 // application's name; what correctness rests on it cannot choose.
-func (s *Store) session(params map[string]string, p purpose) {
+func (s *Store) settings(params map[string]string, p purpose) {
 	commit := "on"
 	if s.cfg.Relaxed {
 		commit = "off"
@@ -257,6 +258,8 @@ func (s *Store) session(params map[string]string, p purpose) {
 		"statement_timeout":                   ms(s.cfg.StatementTimeout),
 		"lock_timeout":                        ms(s.cfg.LockTimeout),
 		"idle_in_transaction_session_timeout": ms(idle),
+		// A host that vanished must not keep its locks for hours.
+		"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3", "tcp_user_timeout": "25000",
 		// Every query has its index. A plan that was made while a table was small
 		// must not read it whole when it is large.
 		"enable_seqscan":   "off",

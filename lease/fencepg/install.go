@@ -1,0 +1,253 @@
+package fencepg
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lease/fence"
+)
+
+//go:embed sql/base.sql
+var baseSQL string
+
+//go:embed sql/fences.sql
+var fencesSQL string
+
+//go:embed sql/guard.sql
+var guardSQL string
+
+//go:embed sql/down.sql
+var downSQL string
+
+// version is of the installed objects.
+const version = 1
+
+// minServer is the oldest PostgreSQL that is supported.
+const minServer = 140000
+
+var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,50}$`)
+
+// Config says what is installed and where. The zero value of each field means
+// its default.
+type Config struct {
+	// Schema has the functions that applications call; default headgate.
+	// Everything else lies in a schema of the same name with _fence appended.
+	Schema string
+	// Node is the schema of a node's store in this very database. Its lease
+	// table is then what the guards look at. Empty: the leases live elsewhere,
+	// and holders seal this database before they use it.
+	Node string
+	// Grant are the roles that may call the functions, "public" for all.
+	Grant []string
+
+	mutate func(string) string // takes a part of the guard out, for tests
+}
+
+func (c Config) check() error {
+	if !schemaName.MatchString(c.schema()) || c.Node != "" && !schemaName.MatchString(c.Node) {
+		return headgate.NewError(headgate.CodeInvalidArgument, "A schema is named by lower-case letters, digits and underscores.")
+	}
+	for _, r := range c.Grant {
+		if r == "" || len(r) > 63 || strings.ContainsRune(r, 0) {
+			return headgate.NewError(headgate.CodeInvalidArgument, "A role to grant to has no valid name.")
+		}
+	}
+	return nil
+}
+
+func (c Config) schema() string  { return cmp.Or(c.Schema, "headgate") }
+func (c Config) private() string { return c.schema() + "_fence" }
+func (c Config) setting() string { return c.schema() + ".fences" }
+
+// mark is what the private schema's comment says.
+func (c Config) mark() string {
+	source := "fences"
+	if c.Node != "" {
+		source = "node " + c.Node
+	}
+	return fmt.Sprintf("headgate fencing %d, %s", version, source)
+}
+
+// fill replaces the names in a script.
+func (c Config) fill(sql string) string {
+	table, alive, unknown, hint := fence.Ident(c.private())+".fences", "true", "HG003", "Seal this database with the new grant before using it."
+	if c.Node != "" {
+		table = fence.Ident(c.Node) + ".leases"
+		alive = "l.expires > (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint"
+		unknown, hint = "HG001", "Stop: the lease is not known any more; acquire it again."
+	}
+	sql = strings.NewReplacer("@private", fence.Ident(c.private()), "@public", fence.Ident(c.schema()), "@table", table,
+		"@alive", alive, "@setting", c.setting(), "@unknown", unknown, "@hint", hint).Replace(sql)
+	if c.mutate != nil {
+		sql = c.mutate(sql)
+	}
+	return sql
+}
+
+// Script returns what Install would execute.
+func (c Config) Script() (string, error) {
+	if err := c.check(); err != nil {
+		return "", err
+	}
+	parts := []string{baseSQL}
+	if c.Node == "" {
+		parts = append(parts, fencesSQL)
+	}
+	parts = append(parts, guardSQL)
+	if c.Node != "" {
+		parts = append(parts, c.owned())
+	}
+	parts = append(parts, c.grants(), "COMMENT ON SCHEMA @private IS "+fence.Literal(c.mark())+";\n")
+	return c.fill(strings.Join(parts, "\n")), nil
+}
+
+// owned gives the functions to the owner of the node's lease table, when the
+// one who installs is another: they need no more rights than that.
+func (c Config) owned() string {
+	return `DO $$
+DECLARE
+  owner name;
+BEGIN
+  SELECT pg_get_userbyid(relowner) INTO STRICT owner FROM pg_catalog.pg_class WHERE oid = '@table'::regclass;
+  IF owner <> current_user THEN
+    EXECUTE format('ALTER FUNCTION @public.fence(text, bigint, text) OWNER TO %I', owner);
+    EXECUTE format('ALTER FUNCTION @public.fence(text) OWNER TO %I', owner);
+    EXECUTE format('ALTER FUNCTION @private.fence_statement() OWNER TO %I', owner);
+    EXECUTE format('GRANT USAGE ON SCHEMA @private, @public TO %I', owner);
+    EXECUTE format('GRANT EXECUTE ON FUNCTION @private.pass(text, bigint, text), @private.holds(text), @public.fence(text, bigint, text) TO %I', owner);
+  END IF;
+END $$;
+`
+}
+
+func (c Config) grants() string {
+	var b strings.Builder
+	for _, role := range c.Grant {
+		to := "PUBLIC"
+		if !strings.EqualFold(role, "public") {
+			to = fence.Ident(role)
+		}
+		fmt.Fprintf(&b, "GRANT USAGE ON SCHEMA @public TO %s;\nGRANT EXECUTE ON FUNCTION @public.fence(text, bigint, text), @public.fence(text) TO %s;\n", to, to)
+		if c.Node == "" {
+			fmt.Fprintf(&b, "GRANT EXECUTE ON FUNCTION @public.fence_gate(text, bigint), @public.fence_seal(text, bigint, text) TO %s;\n", to)
+		}
+	}
+	return b.String()
+}
+
+// Install puts the functions into the database, all or nothing. Repeating it
+// with the same Config changes nothing but the grants. Errors: conflict when
+// another configuration or a newer version is installed; invalid_config when
+// the server is too old or Node names no store.
+func Install(ctx context.Context, conn *pgx.Conn, c Config) error {
+	script, err := c.Script()
+	if err != nil {
+		return err
+	}
+	return inTx(ctx, conn, func(tx pgx.Tx) error {
+		if err := c.ready(ctx, tx); err != nil {
+			return err
+		}
+		have, err := c.installed(ctx, tx)
+		switch {
+		case err != nil:
+			return err
+		case have == c.mark():
+			_, err = tx.Exec(ctx, c.fill(c.grants()))
+			return err
+		case have != "":
+			return headgate.NewError(headgate.CodeConflict, "Another fencing is installed (%s); uninstall it first.", clip(have))
+		}
+		_, err = tx.Exec(ctx, script)
+		return err
+	})
+}
+
+// ready takes the installers' lock and looks at what must be there.
+func (c Config) ready(ctx context.Context, tx pgx.Tx) error {
+	var server int
+	err := tx.QueryRow(ctx, "SELECT current_setting('server_version_num')::int FROM (SELECT pg_advisory_xact_lock(hashtext($1))) l", c.private()).Scan(&server)
+	if err != nil {
+		return err
+	}
+	if server < minServer {
+		return headgate.NewError(headgate.CodeInvalidConfig, "PostgreSQL 14 or newer is needed, this is %d.", server/10000)
+	}
+	if c.Node == "" {
+		return nil
+	}
+	var columns int
+	err = tx.QueryRow(ctx, `SELECT count(*) FROM pg_catalog.pg_attribute WHERE attrelid = to_regclass($1) AND attname IN ('resource', 'epoch', 'nonce', 'closing', 'expires')`,
+		fence.Ident(c.Node)+".leases").Scan(&columns)
+	if err == nil && columns != 5 {
+		err = headgate.NewError(headgate.CodeInvalidConfig, "The schema %s holds no node's store with leases.", c.Node)
+	}
+	return err
+}
+
+// installed returns the mark of what is there, empty for nothing.
+func (c Config) installed(ctx context.Context, tx pgx.Tx) (string, error) {
+	var have *string
+	err := tx.QueryRow(ctx, "SELECT coalesce(obj_description(oid, 'pg_namespace'), '?') FROM pg_catalog.pg_namespace WHERE nspname = $1", c.private()).Scan(&have)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return *have, nil
+}
+
+// Installed returns how fencing is installed under the schema (empty:
+// headgate), or not_found.
+func Installed(ctx context.Context, conn *pgx.Conn, schema string) (Config, error) {
+	c := Config{Schema: schema}
+	if err := c.check(); err != nil {
+		return c, err
+	}
+	var mark string
+	err := inTx(ctx, conn, func(tx pgx.Tx) (err error) {
+		mark, err = c.installed(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return c, err
+	}
+	if rest, ok := strings.CutPrefix(mark, fmt.Sprintf("headgate fencing %d, node ", version)); ok {
+		c.Node = rest
+	}
+	if mark != c.mark() {
+		return c, headgate.NewError(headgate.CodeNotFound, "No fencing of this version is installed in the schema %s.", c.private())
+	}
+	return c, nil
+}
+
+// Uninstall removes the functions and the triggers of every fenced table, and
+// with them what was sealed.
+func Uninstall(ctx context.Context, conn *pgx.Conn, schema string) error {
+	c := Config{Schema: schema}
+	if err := c.check(); err != nil {
+		return err
+	}
+	_, err := conn.Exec(ctx, c.fill(downSQL))
+	return err
+}
+
+func inTx(ctx context.Context, conn *pgx.Conn, fn func(pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, conn, fn)
+}
+
+func clip(s string) string {
+	if len(s) > 100 {
+		s = s[:100]
+	}
+	return strings.ToValidUTF8(s, "?")
+}

@@ -1,0 +1,77 @@
+package fencepg
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/pgtest"
+)
+
+// Each part of the guard is taken out once, and each time the doctor must say
+// no: a part that can go unnoticed is either not needed or not tested.
+func TestDoctorCatchesEveryMutant(t *testing.T) {
+	url := pgtest.URL(t)
+	for _, m := range []struct{ name, part, instead string }{
+		{"epoch", "AND l.epoch = e --epoch", ""},
+		{"nonce", "AND translate(rtrim(encode(l.nonce, 'base64'), '='), '+/', '-_') = n --nonce", ""},
+		{"gate", "AND NOT l.closing --gate", ""},
+		{"expiry", "AND l.expires > (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint --expiry", ""},
+		{"lock", "FOR KEY SHARE; --lock", ";"},
+		{"a lock that renewals wait for", "FOR KEY SHARE; --lock", "FOR SHARE; --lock"},
+		{"epoch in the key", ",\n\tUNIQUE (resource, epoch))", ")"},
+		{"epoch in the key of fences", ",\n  UNIQUE (resource, epoch)\n", ""},
+		{"time of the transaction", "AND l.expires > (extract(epoch FROM clock_timestamp())", "AND l.expires > (extract(epoch FROM now())"},
+		{"stored epoch above is stale", "stored.epoch > e THEN", "stored.epoch > e AND false THEN"},
+		{"other nonce is told", "stored.nonce IS DISTINCT FROM n THEN", "false THEN"},
+		{"number of the transaction", "said ->> 'x' IS DISTINCT FROM pg_current_xact_id_if_assigned()::text THEN --transaction", "false THEN"},
+		{"asking again", "PERFORM @private.pass(r, (said ->> 0)::bigint, said ->> 1); --again", ""},
+		{"resource of the row", "IF said IS NULL OR r IS NULL THEN", "IF said IS NULL OR r IS NULL THEN RETURN; ELSIF false THEN"},
+		{"no setting", "IF noted IS NULL OR noted = '' THEN", "IF noted IS NULL OR noted = '' THEN RETURN; ELSIF false THEN"},
+		{"null fence", "IF resource IS NULL OR epoch IS NULL OR nonce IS NULL THEN\n    RAISE EXCEPTION 'headgate: the fence is missing'", "IF resource IS NULL OR epoch IS NULL OR nonce IS NULL THEN RETURN NULL;\n    RAISE EXCEPTION 'headgate: the fence is missing'"},
+		{"null token", "IF token IS NULL OR token = '' THEN", "IF token IS NULL THEN RETURN NULL; ELSIF token = '' THEN"},
+		{"other fences of the transaction", "held := noted::jsonb -> 'f';", ""},
+		{"only higher seals", "WHERE f.epoch < excluded.epoch;", ";"},
+		{"seal opens the gate", "closing = false, sealed", "sealed"},
+		{"seal of its own", "IF pg_current_xact_id_if_assigned() IS NOT NULL THEN", "IF false THEN"},
+		{"seal of a closed gate", "ELSIF stored.closing THEN\n    RAISE EXCEPTION 'headgate: the gate of", "ELSIF false THEN\n    RAISE EXCEPTION 'headgate: the gate of"},
+		{"seal of another nonce", "ELSIF stored.nonce <> raw THEN", "ELSIF false THEN"},
+		{"rows stay", "BEFORE DELETE OR TRUNCATE ON", "BEFORE TRUNCATE ON"},
+		{"epochs rise", "IF new.epoch < old.epoch THEN", "IF false THEN"},
+		{"closing all", "UPDATE @private.fences SET closing = true WHERE NOT closing RETURNING 1", "SELECT 1"},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			found := false
+			d, err := examine(t.Context(), url, func(sql string) string {
+				c := Config{Schema: schemaIn(sql)}
+				part, instead := m.part, m.instead
+				if strings.Contains(part, "@private") {
+					part, instead = c.fill(part), c.fill(instead)
+				}
+				found = found || strings.Contains(sql, part)
+				return strings.ReplaceAll(sql, part, instead)
+			})
+			if !found {
+				t.Fatal("the part is not in the scripts any more")
+			}
+			if err == nil && d.OK {
+				t.Fatal("nobody noticed")
+			}
+			if err != nil {
+				t.Fatalf("the mutant broke the doctor instead of failing a check: %v", err)
+			}
+			for _, c := range d.Checks {
+				if !c.OK {
+					t.Logf("noticed by: %s %s %s: %s", c.Name, c.Guard, c.Level, c.Why)
+					break
+				}
+			}
+		})
+	}
+}
+
+// schemaIn returns the schema of a script of the doctor.
+func schemaIn(sql string) string {
+	_, rest, _ := strings.Cut(sql, `"headgate_doctor_`)
+	name, _, _ := strings.Cut(rest, `"`)
+	return "headgate_doctor_" + strings.TrimSuffix(name, "_fence")
+}

@@ -1,0 +1,12 @@
+-- Partitions to come inherit triggers of rows only.
+CREATE OR REPLACE FUNCTION @private.@rows() RETURNS trigger
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $headgate$
+BEGIN
+  IF TG_OP <> 'INSERT' THEN
+    PERFORM @private.holds(@oldexpr);
+  END IF;
+  IF TG_OP <> 'DELETE' THEN
+    PERFORM @private.holds(@newexpr);
+  END IF;
+  RETURN NULL;
+END $headgate$;

@@ -1,0 +1,291 @@
+package fencepg
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lease/fence"
+)
+
+//go:embed sql/table.sql
+var tableSQL string
+
+//go:embed sql/row.sql
+var rowSQL string
+
+// relation is one table of a tree of partitions or heirs.
+type relation struct {
+	oid          uint32
+	schema, name string
+	kind         string // r, p, or something that cannot be fenced
+	partition    bool
+}
+
+func (r relation) ident() string { return fence.Ident(r.schema) + "." + fence.Ident(r.name) }
+
+// FenceTable returns the script that puts a table under fences, and executes
+// it unless dry. The template says which resource a row belongs to: a constant
+// for the whole table, or columns in braces ("ticket/{ticket_id}"). Partitions
+// and heirs that exist are covered, partitions to come too, but for TRUNCATE.
+// Repeating it with another template replaces the triggers.
+//
+// Errors: not_found, invalid_argument (no such column, not a plain or
+// partitioned table), conflict when fencing is not installed.
+func FenceTable(ctx context.Context, conn *pgx.Conn, schema, table, template string, dry bool) (string, error) {
+	t, err := fence.ParseTemplate(template)
+	if err != nil {
+		return "", err
+	}
+	c, err := Installed(ctx, conn, schema)
+	if err != nil {
+		return "", err
+	}
+	var script string
+	err = inTx(ctx, conn, func(tx pgx.Tx) error {
+		tree, err := findTree(ctx, tx, table)
+		if err != nil {
+			return err
+		}
+		if err := checkColumns(ctx, tx, tree[0], t); err != nil {
+			return err
+		}
+		if script, err = c.tableScript(tree, t); err != nil || dry {
+			return err
+		}
+		_, err = tx.Exec(ctx, script)
+		return err
+	})
+	return script, err
+}
+
+// UnfenceTable removes the triggers again, and returns or executes the script.
+func UnfenceTable(ctx context.Context, conn *pgx.Conn, table string, dry bool) (string, error) {
+	var script string
+	err := inTx(ctx, conn, func(tx pgx.Tx) error {
+		tree, err := findTree(ctx, tx, table)
+		if err != nil {
+			return err
+		}
+		script = dropTriggers(tree)
+		if !dry {
+			_, err = tx.Exec(ctx, script)
+		}
+		return err
+	})
+	return script, err
+}
+
+// findTree returns a table and everything that inherits from it, itself first.
+func findTree(ctx context.Context, tx pgx.Tx, table string) ([]relation, error) {
+	rows, err := tx.Query(ctx, `WITH RECURSIVE tree(oid, depth) AS (
+			SELECT to_regclass($1)::oid, 0 WHERE to_regclass($1) IS NOT NULL
+			UNION ALL SELECT i.inhrelid, depth + 1 FROM tree JOIN pg_catalog.pg_inherits i ON i.inhparent = tree.oid
+		) SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relispartition FROM tree JOIN pg_catalog.pg_class c USING (oid)
+		JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace ORDER BY depth, c.oid`, table)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r relation, err error) {
+		err = row.Scan(&r.oid, &r.schema, &r.name, &r.kind, &r.partition)
+		return r, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(tree) == 0 {
+		return nil, headgate.NewError(headgate.CodeNotFound, "There is no table %s.", clip(table))
+	}
+	if tree[0].partition {
+		return nil, headgate.NewError(headgate.CodeInvalidArgument, "%s is a partition: fence the table that it is of.", clip(table))
+	}
+	for _, r := range tree {
+		if r.kind != "r" && r.kind != "p" {
+			return nil, headgate.NewError(headgate.CodeInvalidArgument, "%s is neither a plain nor a partitioned table.", clip(r.ident()))
+		}
+	}
+	return tree, nil
+}
+
+func checkColumns(ctx context.Context, tx pgx.Tx, r relation, t fence.Template) error {
+	for _, name := range t.Columns() {
+		var one int
+		err := tx.QueryRow(ctx, "SELECT 1 FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attname = $2 AND attnum > 0 AND NOT attisdropped", r.oid, name).Scan(&one)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return headgate.NewError(headgate.CodeInvalidArgument, "%s has no column %s.", clip(r.ident()), clip(name))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The names of triggers. Statements' triggers fire in the order of their
+// names; nothing depends on it.
+const (
+	triggerStatement = "headgate_fence"
+	triggerRows      = "headgate_fence_rows"
+	triggerInsert    = "headgate_fence_insert"
+	triggerUpdate    = "headgate_fence_update"
+	triggerDelete    = "headgate_fence_delete"
+)
+
+func dropTriggers(tree []relation) string {
+	var b strings.Builder
+	for _, r := range tree {
+		for _, name := range []string{triggerStatement, triggerInsert, triggerUpdate, triggerDelete, triggerRows} {
+			if name == triggerRows && r.partition {
+				continue // goes with that of the whole table
+			}
+			fmt.Fprintf(&b, "DROP TRIGGER IF EXISTS %s ON %s;\n", name, r.ident())
+		}
+	}
+	return b.String()
+}
+
+func (c Config) tableScript(tree []relation, t fence.Template) (string, error) {
+	expr := t.SQL("")
+	if strings.Contains(expr, "$headgate$") {
+		return "", headgate.NewError(headgate.CodeInvalidArgument, "The resource template holds $headgate$.")
+	}
+	var b strings.Builder
+	b.WriteString(dropTriggers(tree))
+	name, constant := t.Constant()
+	parted := tree[0].kind == "p"
+	rows := functionName(tree[0])
+	function := ""
+	switch {
+	case parted:
+		function = rowSQL
+	case !constant:
+		function = tableSQL
+	}
+	b.WriteString(c.fill(strings.NewReplacer("@rows", rows, "@expr", expr, "@oldexpr", t.SQL("OLD."), "@newexpr", t.SQL("NEW.")).Replace(function)))
+	if function != "" {
+		fmt.Fprintf(&b, "REVOKE ALL ON FUNCTION %s.%s() FROM PUBLIC;\n", fence.Ident(c.private()), rows)
+		b.WriteString(c.ownedRows(rows))
+	}
+	for _, r := range tree {
+		c.tableTriggers(&b, r, rows, name, constant, parted)
+	}
+	if parted {
+		fmt.Fprintf(&b, "CREATE TRIGGER %s AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION %s.%s();\n",
+			triggerRows, tree[0].ident(), fence.Ident(c.private()), rows)
+		for _, r := range tree { // older servers do not pass this on to partitions
+			fmt.Fprintf(&b, "ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER %s;\n", r.ident(), triggerRows)
+		}
+	}
+	return b.String(), nil
+}
+
+// tableTriggers writes the triggers of statements on one table. On partitioned
+// tables those of rows do the work, and of statements there is TRUNCATE only.
+func (c Config) tableTriggers(b *strings.Builder, r relation, rows, resource string, constant, parted bool) {
+	private := fence.Ident(c.private())
+	trigger := func(name, when, how string) {
+		fmt.Fprintf(b, "CREATE TRIGGER %s %s ON %s %sFOR EACH STATEMENT EXECUTE FUNCTION %s.%s;\n", name, when, r.ident(), refs(name), private, how)
+		fmt.Fprintf(b, "ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER %s;\n", r.ident(), name)
+	}
+	checked := "fence_statement(" + fence.Literal(resource) + ")"
+	switch {
+	case constant && parted:
+		trigger(triggerStatement, "BEFORE TRUNCATE", checked)
+	case constant:
+		trigger(triggerStatement, "BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE", checked)
+	default:
+		trigger(triggerStatement, "BEFORE TRUNCATE", "fence_never()")
+		if !parted {
+			trigger(triggerInsert, "AFTER INSERT", rows+"()")
+			trigger(triggerUpdate, "AFTER UPDATE", rows+"()")
+			trigger(triggerDelete, "AFTER DELETE", rows+"()")
+		}
+	}
+}
+
+func refs(trigger string) string {
+	switch trigger {
+	case triggerInsert:
+		return "REFERENCING NEW TABLE AS headgate_new "
+	case triggerDelete:
+		return "REFERENCING OLD TABLE AS headgate_old "
+	case triggerUpdate:
+		return "REFERENCING OLD TABLE AS headgate_old NEW TABLE AS headgate_new "
+	}
+	return ""
+}
+
+// ownedRows gives a table's function to the owner of the guard's functions.
+func (c Config) ownedRows(rows string) string {
+	return c.fill(`DO $$
+DECLARE
+  owner name;
+BEGIN
+  SELECT pg_get_userbyid(proowner) INTO STRICT owner FROM pg_catalog.pg_proc WHERE oid = '@private.fence_statement()'::regprocedure;
+  IF owner <> current_user THEN
+    EXECUTE format('ALTER FUNCTION @private.` + rows + `() OWNER TO %I', owner);
+  END IF;
+END $$;
+`)
+}
+
+// functionName is the same before and after a dump and restore, unlike the
+// table's number.
+func functionName(r relation) string {
+	h := fnv.New64a()
+	fmt.Fprint(h, r.ident())
+	return fmt.Sprintf("rows_%016x", h.Sum64())
+}
+
+// Fenced is a table with triggers, and what is wrong with them.
+type Fenced struct {
+	Table    string
+	Problems []string
+}
+
+// FencedTables lists the fenced tables with their partitions and heirs, and
+// what would let a write escape: a trigger that was switched off, a partition
+// or heir that came later without one.
+func FencedTables(ctx context.Context, conn *pgx.Conn, schema string) ([]Fenced, error) {
+	c := Config{Schema: schema}
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	rows, err := conn.Query(ctx, `WITH RECURSIVE direct AS (
+			SELECT DISTINCT t.tgrelid AS oid FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
+			JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1 AND t.tgname LIKE 'headgate\_fence%'
+		), tree AS (
+			SELECT oid FROM direct UNION SELECT i.inhrelid FROM tree JOIN pg_catalog.pg_inherits i ON i.inhparent = tree.oid
+		) SELECT tree.oid::regclass::text,
+			count(t.oid) FILTER (WHERE t.tgenabled <> 'A'),
+			count(t.oid) FILTER (WHERE (t.tgtype & 28) <> 0),
+			count(t.oid) FILTER (WHERE (t.tgtype & 32) <> 0)
+		FROM tree LEFT JOIN pg_catalog.pg_trigger t ON t.tgrelid = tree.oid AND t.tgname LIKE 'headgate\_fence%'
+		GROUP BY 1 ORDER BY 1`, c.private())
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Fenced, error) {
+		var f Fenced
+		var off, writes, truncates int
+		err := row.Scan(&f.Table, &off, &writes, &truncates)
+		if off > 0 {
+			f.Problems = append(f.Problems, "a trigger is not enabled always")
+		}
+		if writes == 0 {
+			f.Problems = append(f.Problems, "has no trigger for writes")
+		}
+		if truncates == 0 {
+			f.Problems = append(f.Problems, "has no trigger for TRUNCATE")
+		}
+		f.Problems = slices.Clip(f.Problems)
+		return f, err
+	})
+}

@@ -82,10 +82,24 @@ func (o *operator) explainEvent(c *gateway.Call) error {
 	if err != nil {
 		return err
 	}
-	if !maySee(c.Principal, x.Found.Type) {
+	out := api.Explanation{Admitted: x.Admitted, Subscriptions: []api.State{}}
+	for i := range x.Quarantine {
+		if r := &x.Quarantine[i]; c.Principal.Can(headgate.RoleViewer) || r.Principal == c.Principal.Name {
+			out.Quarantine = append(out.Quarantine, quarantinedOf(r))
+		}
+	}
+	switch {
+	case !x.Admitted && len(out.Quarantine) > 0:
+		return c.JSON(http.StatusOK, out)
+	case !x.Admitted, !maySee(c.Principal, x.Found.Type):
 		return notFound("event")
 	}
-	out := api.Explanation{Event: eventOf(&x.Found), Subscriptions: []api.State{}}
+	out.Event = eventOf(&x.Found)
+	for i := range x.Others {
+		if maySee(c.Principal, x.Others[i].Type) {
+			out.Others = append(out.Others, eventOf(&x.Others[i]))
+		}
+	}
 	for i := range x.Subscriptions {
 		s := &x.Subscriptions[i]
 		if !c.Principal.Can(headgate.RoleViewer) {

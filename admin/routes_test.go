@@ -413,6 +413,44 @@ func TestExplainAndTree(t *testing.T) {
 	}
 }
 
+// An event that was only ever refused is explained to who published it and to
+// viewers, and to nobody else.
+func TestExplainRefused(t *testing.T) {
+	n := nodetest.Start(t, nil)
+	ctx := context.Background()
+	_, err := n.Client(t, "desk").Publish(ctx, &headgate.Event{Type: "ticket.opened", ID: "refused", Data: []byte(`{"ticket":7}`)})
+	if headgate.CodeOf(err) != headgate.CodeContractViolation {
+		t.Fatal(err)
+	}
+	for name, sees := range map[string]bool{"admin": true, "desk": true, "triage": false} {
+		x, err := n.Client(t, name).Explain(ctx, "refused", true)
+		if !sees {
+			if headgate.CodeOf(err) != headgate.CodeNotFound {
+				t.Errorf("%s: %+v, %v", name, x, err)
+			}
+			continue
+		}
+		if err != nil || x.Admitted || len(x.Quarantine) != 1 || x.Quarantine[0].Reason != string(headgate.CodeContractViolation) {
+			t.Errorf("%s: %+v, %v", name, x, err)
+		}
+	}
+}
+
+// Two sources may use one id; the explanation names both events.
+func TestExplainTwins(t *testing.T) {
+	n := nodetest.Start(t, nil)
+	c, ctx := n.Client(t, "admin"), context.Background()
+	for _, source := range []string{"/one", "/two"} {
+		if _, err := n.Client(t, "desk").Publish(ctx, &headgate.Event{Type: "ticket.opened", ID: "twin", Source: source, Data: []byte(`{"ticket_id":"T"}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x, err := c.Explain(ctx, "twin", true)
+	if err != nil || !x.Admitted || len(x.Others) != 1 || x.Others[0].Source == x.Event.Source {
+		t.Errorf("%+v, %v", x, err)
+	}
+}
+
 func TestDoctor(t *testing.T) {
 	n := nodetest.Start(t, nil)
 	ctx := context.Background()

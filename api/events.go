@@ -82,8 +82,11 @@ type Events struct {
 
 // Explanation says why an event went where it went.
 type Explanation struct {
-	Event         Event   `json:"event"`
-	Subscriptions []State `json:"subscriptions" doc:"What every subscription makes of the event"`
+	Admitted      bool          `json:"admitted" doc:"False when no stream took the event; then only the quarantine knows of it"`
+	Event         Event         `json:"event,omitzero" doc:"Where the event is; absent unless it was admitted"`
+	Others        []Event       `json:"others,omitempty" doc:"Further events with the same id, of other sources"`
+	Subscriptions []State       `json:"subscriptions" doc:"What every subscription makes of the event"`
+	Quarantine    []Quarantined `json:"quarantine,omitempty" doc:"What was recorded of the id, newest first: refused publishes and parked deliveries; at most 100"`
 }
 
 // State is what one subscription makes of one event.

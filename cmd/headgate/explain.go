@@ -34,6 +34,10 @@ func (a *app) explainCommand() *cobra.Command {
 }
 
 func (a *app) printExplanation(w io.Writer, x *api.Explanation) {
+	if !x.Admitted {
+		a.printRefusals(w, x.Quarantine)
+		return
+	}
 	e := &x.Event
 	fmt.Fprintf(w, "%s %s from %s\n", plain(e.Type), plain(e.ID), plain(e.Source))
 	fmt.Fprintf(w, "  admitted   %s by %s (%s), at %s/%s\n", when(e.Recorded), plain(e.Principal), e.Origin, e.Stream, e.Position)
@@ -49,7 +53,23 @@ func (a *app) printExplanation(w io.Writer, x *api.Explanation) {
 	for i := range x.Subscriptions {
 		printState(w, &x.Subscriptions[i])
 	}
+	for i := range x.Others {
+		o := &x.Others[i]
+		fmt.Fprintf(w, "  another event has this id: %s from %s, at %s/%s\n", plain(o.Type), plain(o.Source), o.Stream, o.Position)
+	}
 	a.next("headgate tree %s", e.RootID)
+}
+
+// printRefusals explains an event that was never admitted.
+func (a *app) printRefusals(w io.Writer, records []api.Quarantined) {
+	fmt.Fprintln(w, "never admitted")
+	for i := range records {
+		r := &records[i]
+		fmt.Fprintf(w, "  %-10s %s %s by %s: %s: %s\n", r.Kind, when(r.Created), plain(r.Type), plain(r.Principal), plain(r.Reason), plain(clipTo(r.Message, 120)))
+	}
+	if len(records) > 0 {
+		a.next("headgate quarantine show %s", records[0].QID)
+	}
 }
 
 func printState(w io.Writer, s *api.State) {

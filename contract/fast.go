@@ -50,11 +50,19 @@ func (f *fast) steps(payload []byte) (ok bool, steps int) {
 	return ok, s.steps
 }
 
+// The budget of the fast engine. It is far below that of a check, since what
+// takes more is decided by the general engine.
+const (
+	fastBudgetBase    = 1 << 14
+	fastBudgetPerByte = 16
+)
+
 // fastState is one check under way. It is reused between checks.
 type fastState struct {
 	p     *fastProgram
 	text  []byte
 	depth int
+	tries int // under way; what they look at was accepted before
 	// steps counts schemas met by values and their like; beyond limit the
 	// check ends, and the walk decides.
 	steps, limit int
@@ -76,7 +84,7 @@ func (s *fastState) small() bool {
 
 func (s *fastState) check(p *fastProgram, text []byte) bool {
 	s.p, s.text = p, text[:len(text):len(text)]
-	s.depth, s.steps, s.limit = 0, 0, budgetBase+budgetPerByte*len(text)
+	s.depth, s.tries, s.steps, s.limit = 0, 0, 0, fastBudgetBase+fastBudgetPerByte*len(text)
 	s.scratch, s.seen, s.items = s.scratch[:0], s.seen[:0], s.items[:0]
 	s.names.unwind(0)
 	end := s.value(p.root, 0)
@@ -103,7 +111,13 @@ func (s *fastState) value(i int32, at int) int {
 		return bad
 	}
 	v := &s.p.values[i]
-	switch c := text[at]; c {
+	c := text[at]
+	if i == 0 && s.tries > 0 && (c == '{' || c == '[') { // it was checked before
+		end := skipValue(text, at)
+		s.steps += (end - at) >> 5
+		return end
+	}
+	switch c {
 	case '"':
 		return s.stringValue(v.str, at)
 	case '{':
@@ -132,11 +146,14 @@ func (s *fastState) literal(allowed uint8, at int, word string) int {
 	return end
 }
 
-// try checks the value at a position against one more schema, without
+// try checks a value that was accepted once against one more schema, without
 // consequences for the rest of the check when it does not fit.
 func (s *fastState) try(i int32, at int) bool {
 	depth, scratch, seen, names := s.depth, len(s.scratch), len(s.seen), s.names.mark()
-	if s.value(i, at) >= 0 {
+	s.tries++
+	end := s.value(i, at)
+	s.tries--
+	if end >= 0 {
 		return true
 	}
 	s.depth, s.scratch, s.seen = depth, s.scratch[:scratch], s.seen[:seen]

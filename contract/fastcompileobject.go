@@ -37,10 +37,13 @@ func (c *fastCompiler) object(set, all schemaSet) int32 {
 	for _, name := range names {
 		o.children = append(o.children, c.value(places.child(name)))
 	}
-	places.requirements(&o, names)
-	for i, p := range places.patterns {
+	index := make(map[string]int32, len(names))
+	for i, name := range names {
+		index[name] = int32(i)
+	}
+	places.requirements(&o, index)
+	for _, p := range places.patterns {
 		o.patterns = append(o.patterns, c.pattern(p))
-		_ = i
 	}
 	for mask := range 1 << len(places.patterns) {
 		o.others = append(o.others, c.value(places.undeclared(mask)))
@@ -50,6 +53,7 @@ func (c *fastCompiler) object(set, all schemaSet) int32 {
 		o.others = nil
 	}
 	o.after = newAfter(c.tests(all))
+	c.needs(&o, all, index)
 	if o.plain() {
 		return free
 	}
@@ -220,6 +224,14 @@ func (p *objectPlaces) names() []string {
 			}
 		}
 	}
+	for _, branches := range testNodes(p.all) {
+		for _, b := range branches {
+			names, _ := p.c.branchNeeds(b)
+			for _, name := range names {
+				set[name] = true
+			}
+		}
+	}
 	return sortedKeys(set)
 }
 
@@ -294,11 +306,7 @@ func (o *objectRules) applied(name string, named bool, matches func(*pattern) bo
 }
 
 // requirements fills in which names an object must have.
-func (p *objectPlaces) requirements(o *fastObject, names []string) {
-	index := make(map[string]int32, len(names))
-	for i, name := range names {
-		index[name] = int32(i)
-	}
+func (p *objectPlaces) requirements(o *fastObject, index map[string]int32) {
 	for _, n := range p.nodes {
 		if n.object == nil || n.refOnly() {
 			continue

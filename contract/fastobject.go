@@ -25,12 +25,12 @@ func (s *fastState) objectValue(i int32, at int) int {
 		return bad
 	}
 	s.depth--
-	s.seen = s.seen[:words]
 	s.names.unwind(base)
 	s.scratch = s.scratch[:scratch]
-	if o.after.any && !s.after(&o.after, at, end) {
+	if o.after.any && !s.objectAfter(o, first, words, at, end) {
 		return bad
 	}
+	s.seen = s.seen[:words]
 	return end
 }
 

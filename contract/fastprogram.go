@@ -92,6 +92,7 @@ type fastObject struct {
 	deps      []fastDependency
 	choice    *fastChoice
 	after     fastAfter
+	needs     [][]fastNeed // of after.tests, by branch
 }
 
 // fastDependency demands something of an object that has one name.

@@ -24,10 +24,10 @@ func (s *fastState) stringValue(i int32, at int) int {
 		return bad
 	}
 	end, saw := scanString(s.text, at)
+	s.steps += (end - at) >> 5
 	if end < 0 || i == free {
 		return end
 	}
-	s.steps += (end - at) >> 5
 	r := &s.p.strings[i]
 	mark := len(s.scratch)
 	ok := s.stringFits(r, s.unescape(at, end, saw), saw)

@@ -140,6 +140,7 @@ func transportError(ctx context.Context, err error) error {
 		e.Code, e.Detail = headgate.CodeTimeout, "the call's time ran out"
 	default:
 		e.Detail = fmt.Sprintf("no answer from the node: %v", err)
+		e.Fix = "See that the node runs and that the URL names it; headgate dev starts one."
 	}
 	return e
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -38,9 +39,7 @@ func (l *Loaded) Validate() []Problem {
 	l.validateNode(p)
 	l.validateDefaults(p)
 	l.validatePrincipals(p)
-	if _, err := l.Topology(); err != nil {
-		p.add("streams", "%s", detail(err))
-	}
+	l.validateTopology(p)
 	for _, name := range slices.Sorted(maps.Keys(l.Subscriptions)) {
 		spec := l.subscriptionSpec(name)
 		if err := spec.Validate(); err != nil {
@@ -48,6 +47,43 @@ func (l *Loaded) Validate() []Problem {
 		}
 	}
 	return p.list
+}
+
+// validateTopology puts each fault of streams and types at the setting that has
+// it: every one is tried alone first, then all together.
+func (l *Loaded) validateTopology(p *problems) {
+	_, err := l.Topology()
+	if err == nil {
+		return
+	}
+	found := false
+	if _, err := topology.New(nil, nil, l.topologyDefaults()); err != nil {
+		found = true
+		if !slices.ContainsFunc(p.list, func(q Problem) bool { return strings.HasPrefix(q.Path, "defaults.") }) {
+			p.add("defaults", "%s", strings.ReplaceAll(detail(err), "defaults: ", ""))
+		}
+	}
+	for _, s := range l.topologyStreams() {
+		if _, err := topology.New([]topology.Stream{s}, nil, topology.Defaults{}); err != nil {
+			found = true
+			p.add(joinPath("streams", s.Name), "%s", withoutPlace(detail(err)))
+		}
+	}
+	for _, t := range l.topologyTypes() {
+		if _, err := topology.New(nil, []topology.Type{t}, topology.Defaults{}); err != nil {
+			found = true
+			p.add(joinPath("types", t.Pattern), "%s", withoutPlace(detail(err)))
+		}
+	}
+	if !found { // each is right alone, but not beside the others
+		p.add("streams", "%s", detail(err))
+	}
+}
+
+// withoutPlace removes the places that the topology gives, which count from 0
+// in an order that the file does not have.
+func withoutPlace(s string) string {
+	return regexp.MustCompile(`(streams|types)\[\d+\] "[^"]*": |(streams|types)\[\d+\] "[^"]*" ?`).ReplaceAllString(s, "")
 }
 
 func detail(err error) string {
@@ -220,7 +256,10 @@ func (l *Loaded) dataDir() string {
 
 // Topology builds the table of streams and types.
 func (l *Loaded) Topology() (*topology.Table, error) {
-	var streams []topology.Stream
+	return topology.New(l.topologyStreams(), l.topologyTypes(), l.topologyDefaults())
+}
+
+func (l *Loaded) topologyStreams() (streams []topology.Stream) {
 	for _, name := range slices.Sorted(maps.Keys(l.Streams)) {
 		s := l.Streams[name]
 		retain := s.Retain
@@ -231,7 +270,10 @@ func (l *Loaded) Topology() (*topology.Table, error) {
 			Name: name, Types: s.Types, Partitions: s.Partitions, Retain: time.Duration(retain), NoIndex: s.Index == "off",
 		})
 	}
-	var types []topology.Type
+	return streams
+}
+
+func (l *Loaded) topologyTypes() (types []topology.Type) {
 	for _, pattern := range slices.Sorted(maps.Keys(l.Types)) {
 		t := l.Types[pattern]
 		types = append(types, topology.Type{
@@ -239,9 +281,13 @@ func (l *Loaded) Topology() (*topology.Table, error) {
 			PayloadMax: int(t.PayloadMax), Contract: t.Contract, Origins: t.Origins, Expire: time.Duration(t.Expire), Fence: t.Fence,
 		})
 	}
-	return topology.New(streams, types, topology.Defaults{
+	return types
+}
+
+func (l *Loaded) topologyDefaults() topology.Defaults {
+	return topology.Defaults{
 		TTL: l.Defaults.TTL, Gas: l.Defaults.Gas, Breadth: l.Defaults.Breadth, Repeats: l.Defaults.Repeats, PayloadMax: int(l.Defaults.PayloadMax),
-	})
+	}
 }
 
 // subscriptionSpec returns a declared subscription with the defaults filled in.

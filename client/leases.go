@@ -10,9 +10,11 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/lease/hold"
 )
 
 func leasePath(resource, verb string) string { return "/v1/leases/" + seg(resource) + "/" + verb }
@@ -120,4 +122,29 @@ func (w *LeaseWatch) Next() (api.LeaseState, error) {
 		}
 		return st, nil
 	}
+}
+
+// AcquireLease implements hold.Keeper, by which hold.Acquire keeps a lease of
+// this node.
+func (c *Client) AcquireLease(ctx context.Context, resource string, w hold.Want) (hold.Granted, error) {
+	out, err := c.Acquire(ctx, resource, api.AcquireRequest{
+		Worker: w.Worker, TTLMS: w.TTL.Milliseconds(), WaitMS: w.Wait.Milliseconds(), MaxHoldMS: w.MaxHold.Milliseconds(),
+		RequestID: w.RequestID, Audience: w.Audience,
+	})
+	return granted(&out), err
+}
+
+// RenewLease implements hold.Keeper.
+func (c *Client) RenewLease(ctx context.Context, resource, token string, ttl time.Duration) (hold.Granted, error) {
+	out, err := c.Renew(ctx, resource, api.LeaseRequest{Token: token, TTLMS: ttl.Milliseconds()})
+	return granted(&out), err
+}
+
+// ReleaseLease implements hold.Keeper.
+func (c *Client) ReleaseLease(ctx context.Context, resource, token string) error {
+	return c.Release(ctx, resource, token)
+}
+
+func granted(l *api.Lease) hold.Granted {
+	return hold.Granted{Resource: l.Resource, Epoch: l.Epoch, Token: l.Token, ExpiresIn: time.Duration(l.ExpiresInMS) * time.Millisecond}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -30,6 +31,8 @@ type Request struct {
 	RequestID string
 	// Audience are the targets that the token is for, beside Headgate.
 	Audience []string
+
+	internal bool // may lease Headgate's own roles
 }
 
 // Grant is a lease that was granted. Its Token is a secret.
@@ -57,6 +60,9 @@ func (r *Request) check(p *headgate.Principal) *headgate.Error {
 	for i, name := range r.Resources {
 		if err := checkResource(name); err != nil {
 			return err
+		}
+		if strings.HasPrefix(name, ReservedPrefix) && !r.internal {
+			return headgate.NewError(headgate.CodeForbidden, "Resources below %s are Headgate's own.", ReservedPrefix)
 		}
 		if i > 0 && name == r.Resources[i-1] {
 			return bad("A resource is named twice.")

@@ -260,8 +260,9 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 		}
 		const n = 5
 		order := make(chan int, n)
+		var wg sync.WaitGroup
 		for i := range n {
-			go func() {
+			wg.Go(func() {
 				p := worker(fmt.Sprint("w", i))
 				g, err := s.Acquire(t.Context(), p, Request{Resources: []string{"r"}, Wait: time.Minute})
 				if err != nil {
@@ -272,7 +273,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 				if err := s.Release(t.Context(), p, "", g[0].Token); err != nil {
 					t.Error(err)
 				}
-			}()
+			})
 			for s.Waiting() <= i {
 				synctest.Wait()
 			}
@@ -287,6 +288,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 				t.Errorf("call %d was served as number %d", got, i)
 			}
 		}
+		wg.Wait()
 	})
 }
 

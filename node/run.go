@@ -12,6 +12,8 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/gateway"
+	"github.com/headgate/headgate/lease"
+	"github.com/headgate/headgate/lease/hold"
 )
 
 // trimEvery is how often retention looks for events to trim.
@@ -93,10 +95,22 @@ func (n *Node) retention(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if err := n.trim(ctx); err != nil && ctx.Err() == nil {
+		if err := n.trimAlone(ctx); err != nil && ctx.Err() == nil {
 			n.log.Warn("retention will try again", "error", err)
 		}
 	}
+}
+
+// trimAlone trims unless another node of the same store does.
+func (n *Node) trimAlone(ctx context.Context) error {
+	opts := &hold.Opts{Want: hold.Want{TTL: trimEvery, Worker: "retention"}}
+	err := hold.Do(ctx, n.Leases.NodeKeeper(), lease.ReservedPrefix+"retention", opts, func(ctx context.Context, _ *hold.Lease) error {
+		return n.trim(ctx)
+	})
+	if headgate.CodeOf(err) == headgate.CodeLeaseHeld {
+		return nil
+	}
+	return err
 }
 
 func (n *Node) trim(ctx context.Context) error {

@@ -48,7 +48,8 @@ var table = []rule{
 	{pkg: "principal", role: "who may do what; tokens", imports: []string{"store"}},
 	{pkg: "causal", role: "tokens, TTL, gas, loops, rates", imports: []string{"store"}, vendors: []string{"golang.org/x/time"}},
 	{pkg: "quarantine", role: "refused and parked events", imports: []string{"store", "internal/buildinfo", "internal/jsontext"}, vendors: []string{"github.com/google/uuid"}},
-	{pkg: "lease", role: "fenced leases", imports: []string{"store"}},
+	{pkg: "lease", role: "fenced leases", imports: []string{"lease/hold", "store"}},
+	{pkg: "lease/hold", role: "keeps a lease while its work lasts"},
 	{pkg: "perimeter", role: "the admission pipeline", imports: []string{"broker", "causal", "contract", "lease", "quarantine", "store", "topology", "internal/condition", "internal/eventcodec", "internal/jsontext"}, vendors: []string{"github.com/google/uuid"}},
 	{pkg: "router", role: "deliveries", imports: []string{"broker", "causal", "lease", "perimeter", "quarantine", "store", "topology", "internal/condition", "internal/eventcodec", "internal/jsontext"}},
 	{pkg: "index", role: "one event, its tree, its explanation", imports: []string{"broker", "causal", "quarantine", "router", "store", "topology"}},
@@ -61,11 +62,11 @@ var table = []rule{
 	{pkg: "relay/pgrelay", role: "driver: the log of PostgreSQL", imports: []string{"relay"}, vendors: []string{"github.com/jackc/pgx/v5", "github.com/jackc/pglogrepl"}},
 
 	{pkg: "api", role: "JSON shapes of the HTTP API"},
-	{pkg: "client", role: "Go client of the HTTP API", imports: []string{"api"}},
+	{pkg: "client", role: "Go client of the HTTP API", imports: []string{"api", "lease/hold"}},
 	{pkg: "telemetry", role: "observers: metrics", vendors: []string{"github.com/prometheus/client_golang"}},
 	{pkg: "gateway", role: "HTTP: publish, pull, settle, tail, leases", imports: []string{"api", "broker", "lease", "perimeter", "principal", "registry", "router", "store", "topology", "contract", "internal/jsontext"}},
 	{pkg: "admin", role: "HTTP: operator API", imports: []string{"api", "broker", "causal", "contract", "gateway", "index", "principal", "quarantine", "registry", "router", "store", "topology", "internal/buildinfo", "internal/jsontext"}, vendors: []string{"github.com/danielgtaylor/huma/v2"}},
-	{pkg: "node", role: "assembly: Config → Node", imports: []string{"admin", "api", "broker", "causal", "contract", "gateway", "index", "lease", "perimeter", "principal", "quarantine", "registry", "relay", "router", "store", "telemetry", "topology", "internal/buildinfo"}, vendors: []string{"go.yaml.in/yaml/v3"}},
+	{pkg: "node", role: "assembly: Config → Node", imports: []string{"admin", "api", "broker", "causal", "contract", "gateway", "index", "lease", "lease/hold", "perimeter", "principal", "quarantine", "registry", "relay", "router", "store", "telemetry", "topology", "internal/buildinfo"}, vendors: []string{"go.yaml.in/yaml/v3"}},
 	{pkg: "cmd/headgate", role: "the command", imports: []string{"*"}, vendors: []string{"github.com/spf13/cobra", "github.com/jackc/pgx/v5", "golang.org/x/term", "go.yaml.in/yaml/v3"}},
 }
 
@@ -74,6 +75,7 @@ var table = []rule{
 var interfaces = map[string]string{
 	"causal.Claims":       "the router knows claims; causal must not import it",
 	"perimeter.Contracts": "declared by its consumer",
+	"hold.Keeper":         "leases come from a node over HTTP or from this process",
 	"perimeter.Outbox":    "the router publishes the node outbox; perimeter must not import it",
 	"perimeter.Drafter":   "declared by its consumer; nil turns drafts off",
 	"outbox.Tx":           "adapters make one of the caller's transaction",

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/netip"
@@ -87,7 +88,8 @@ func isLoopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// authenticate finds the principal of the bearer token.
+// authenticate finds the principal of the bearer token. A call that takes long
+// does it again: from then on it has the rights that its principal has then.
 func (g *Gateway) authenticate(c *Call) error {
 	token, ok := bearer(c.R.Header)
 	if !ok {
@@ -99,6 +101,31 @@ func (g *Gateway) authenticate(c *Call) error {
 	}
 	c.Principal = p
 	return nil
+}
+
+// stillLetIn reports whether the caller's token is good and its principal may
+// do exactly what it might when the call began.
+func (c *Call) stillLetIn() bool {
+	token, _ := bearer(c.R.Header)
+	p, err := c.g.cfg.Principals.Authenticate(c.R.Context(), token)
+	return err == nil && p == c.Principal
+}
+
+// watch ends a wait when the caller's token ends, or when what its principal
+// may do changes: it was let in on what is no longer so. Calling again tells.
+func (g *Gateway) watch(ctx context.Context, c *Call, end func()) {
+	for {
+		changed := g.cfg.Principals.Changed()
+		if !c.stillLetIn() {
+			end()
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
 }
 
 // bearer returns the token of an Authorization header. Two such headers are

@@ -202,8 +202,9 @@ func (g *Gateway) Draining() bool {
 	return g.draining
 }
 
-// waitContext returns a context for a long poll: it ends with the request, and
-// when the node drains. The returned function must be called at the end.
+// waitContext returns a context for a long poll: it ends with the request,
+// when the node drains, and when the caller's rights change. The returned
+// function must be called at the end.
 func (g *Gateway) waitContext(c *Call) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(c.R.Context())
 	g.mu.Lock()
@@ -213,6 +214,7 @@ func (g *Gateway) waitContext(c *Call) (context.Context, func()) {
 		return ctx, cancel
 	}
 	g.waiting[c] = cancel
+	go g.watch(ctx, c, cancel) // until the returned function is called
 	return ctx, func() {
 		g.mu.Lock()
 		delete(g.waiting, c)

@@ -73,7 +73,12 @@ func (g *Gateway) admitLines(c *Call, tokens []string, lines *headgate.Items, si
 	}
 }
 
+// admitPart admits what was read, if the caller still may: a body can take
+// hours to arrive.
 func (g *Gateway) admitPart(c *Call, tokens []string, items []perimeter.Item, sink *sink) error {
+	if err := g.authenticate(c); err != nil {
+		return err
+	}
 	ctx, cancel := c.workContext()
 	defer cancel()
 	return g.admitAll(ctx, c, tokens, items, sink)

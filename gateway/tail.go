@@ -237,6 +237,10 @@ func (t *tailer) write(ctx context.Context) error {
 				}
 			}
 		}
+		// A token with a set end runs out without anybody changing anything.
+		if ctx.Err() != nil || !t.c.stillLetIn() {
+			return nil
+		}
 		if len(t.buf) > 0 && !t.flush() {
 			return nil
 		}

@@ -45,6 +45,11 @@ type Directory struct {
 type picture struct {
 	principals map[string]*store.Principal
 	tokens     map[string]*credential // by id
+	replaced   chan struct{}          // closed when there is a newer one
+}
+
+func newPicture(principals map[string]*store.Principal, tokens map[string]*credential) *picture {
+	return &picture{principals: principals, tokens: tokens, replaced: make(chan struct{})}
 }
 
 // Open loads the directory.
@@ -68,7 +73,7 @@ func (d *Directory) Reload(ctx context.Context) error {
 }
 
 func (d *Directory) load(ctx context.Context) error {
-	p := &picture{principals: map[string]*store.Principal{}, tokens: map[string]*credential{}}
+	p := newPicture(map[string]*store.Principal{}, map[string]*credential{})
 	err := d.store.View(ctx, func(ctx context.Context, tx *store.Tx) error {
 		all, err := tx.Principals.List(ctx)
 		if err != nil {
@@ -90,7 +95,7 @@ func (d *Directory) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.picture.Store(p)
+	d.show(p)
 	return nil
 }
 
@@ -194,7 +199,7 @@ func (d *Directory) alter(ctx context.Context, name string, next func(old *store
 	} else {
 		p.remove(name)
 	}
-	d.picture.Store(p)
+	d.show(p)
 	return nil
 }
 
@@ -207,10 +212,22 @@ func (d *Directory) failed(ctx context.Context, name string, err error) error {
 	if d.load(context.WithoutCancel(ctx)) != nil {
 		p := d.picture.Load().copy()
 		p.remove(name)
-		d.picture.Store(p)
+		d.show(p)
 	}
 	return err
 }
+
+// show makes a picture the present one. The caller holds d.change.
+func (d *Directory) show(p *picture) {
+	if old := d.picture.Swap(p); old != nil {
+		close(old.replaced)
+	}
+}
+
+// Changed returns a channel that is closed at the next change of a principal
+// or a token. Who holds a principal for long, such as a live stream, asks for
+// the channel first, then authenticates again, and then waits.
+func (d *Directory) Changed() <-chan struct{} { return d.picture.Load().replaced }
 
 // Get returns one principal, or not_found. Its slices are shared: do not
 // modify them.
@@ -234,7 +251,7 @@ func (d *Directory) List(context.Context) ([]store.Principal, error) {
 }
 
 func (p *picture) copy() *picture {
-	return &picture{principals: maps.Clone(p.principals), tokens: maps.Clone(p.tokens)}
+	return newPicture(maps.Clone(p.principals), maps.Clone(p.tokens))
 }
 
 func (p *picture) remove(name string) {

@@ -303,6 +303,6 @@ func (d *Directory) writeTokens(ctx context.Context, name string, changed []*cre
 	for _, id := range gone {
 		delete(p.tokens, id)
 	}
-	d.picture.Store(p)
+	d.show(p)
 	return nil
 }

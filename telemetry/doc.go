@@ -10,8 +10,9 @@
 // # Invariants
 //
 //  1. Labels have few values, fixed by the program or by the operator: code,
-//     stage, door, stream, subscription, outcome, route. Nothing that a client
-//     may choose (type, id, principal, path) is ever a label.
+//     stage, door, stream, outcome, route. Nothing of an event or a request
+//     (type, id, principal, path) is ever a label. Names of subscriptions, which
+//     some clients choose, are bounded by number.
 //  2. Observing takes no lock that a scrape holds for longer than copying one
 //     counter, and never blocks.
 //

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,6 +27,42 @@ type Metrics struct {
 	requests   *prometheus.CounterVec
 	latency    *prometheus.HistogramVec
 	bytesIn    prometheus.Counter
+
+	names subscriptionNames
+}
+
+// maxSubscriptions bounds the values of the label subscription: whoever may
+// create subscriptions chooses their names, and a series is never forgotten.
+const maxSubscriptions = 1000
+
+// subscriptionNames are the subscriptions that have series of their own.
+type subscriptionNames struct {
+	mu    sync.RWMutex
+	known map[string]struct{}
+}
+
+// label returns the name, or "other" when there are too many.
+func (s *subscriptionNames) label(name string) string {
+	s.mu.RLock()
+	_, known := s.known[name]
+	full := len(s.known) >= maxSubscriptions
+	s.mu.RUnlock()
+	switch {
+	case known:
+		return name
+	case full:
+		return "other"
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known == nil {
+		s.known = make(map[string]struct{})
+	}
+	if len(s.known) >= maxSubscriptions { // others came in between
+		return "other"
+	}
+	s.known[name] = struct{}{}
+	return name
 }
 
 // Config configures metrics.
@@ -88,10 +125,10 @@ func (m *Metrics) Observer() *headgate.Observer {
 		},
 		Refused: m.observeRefusal,
 		Dispatched: func(i headgate.DeliveryInfo) {
-			m.dispatched.WithLabelValues(i.Subscription).Inc()
+			m.dispatched.WithLabelValues(m.names.label(i.Subscription)).Inc()
 		},
 		Settled: func(i headgate.DeliveryInfo) {
-			m.settled.WithLabelValues(i.Subscription, i.Outcome).Inc()
+			m.settled.WithLabelValues(m.names.label(i.Subscription), i.Outcome).Inc()
 		},
 		Ignored: func(i headgate.IgnoredInfo) {
 			m.ignored.WithLabelValues(i.What, i.Door).Inc()

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,31 @@ func TestObserverCounts(t *testing.T) {
 	for _, leak := range []string{"secret-id", "ticket.opened", "x.y"} {
 		if strings.Contains(text, leak) {
 			t.Errorf("scrape shows %q", leak)
+		}
+	}
+}
+
+// Whoever may create subscriptions, such as every headgate listen does, cannot
+// grow the metrics without end.
+func TestSubscriptionLabelsAreBounded(t *testing.T) {
+	m := New(Config{})
+	o := m.Observer()
+	for i := range 3 * maxSubscriptions {
+		o.Dispatched(headgate.DeliveryInfo{Subscription: "listen-" + strconv.Itoa(i)})
+		o.Settled(headgate.DeliveryInfo{Subscription: "listen-" + strconv.Itoa(i), Outcome: "ack"})
+	}
+	o.Dispatched(headgate.DeliveryInfo{Subscription: "listen-7"})
+	text := scrape(t, m)
+	if n := strings.Count(text, "headgate_deliveries_dispatched_total{"); n != maxSubscriptions+1 {
+		t.Errorf("%d series", n)
+	}
+	for _, want := range []string{
+		`headgate_deliveries_dispatched_total{subscription="listen-7"} 2`,
+		`headgate_deliveries_dispatched_total{subscription="other"} ` + strconv.Itoa(2*maxSubscriptions),
+		`headgate_deliveries_settled_total{outcome="ack",subscription="other"} ` + strconv.Itoa(2*maxSubscriptions),
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("scrape lacks %s", want)
 		}
 	}
 }

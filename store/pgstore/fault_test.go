@@ -371,10 +371,13 @@ func TestOutsideSwallowedFailure(t *testing.T) {
 	})
 	wantCode(t, err, headgate.CodeInvalidArgument, "22003")
 	if err := s.View(t.Context(), func(ctx context.Context, tx *store.Tx) error {
-		_ = tx.Settings.Put(ctx, "a", nil)
+		wantCode(t, tx.Settings.Put(ctx, "a", nil), headgate.CodeInternal, "View")
+		wantCode(t, tx.Outbox.Append(ctx, make([]store.OutboxRow, 1)), headgate.CodeInternal, "View")
+		_, err := tx.Contracts.Delete(ctx, "a", 0)
+		wantCode(t, err, headgate.CodeInternal, "View")
 		return nil
-	}); err == nil {
-		t.Error("a View that hid its failure succeeded")
+	}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -39,8 +39,8 @@ func (r outbox) take(n int) ([]int64, error) {
 
 // Append implements store.Outbox.
 func (r outbox) Append(_ context.Context, rows []store.OutboxRow) error {
-	if !r.writes || len(rows) == 0 {
-		return r.refuse(len(rows))
+	if err := r.mayWrite(); err != nil || len(rows) == 0 {
+		return err
 	}
 	seqs, err := r.take(len(rows))
 	if err != nil {
@@ -57,14 +57,6 @@ func (r outbox) Append(_ context.Context, rows []store.OutboxRow) error {
 		rows[i].Seq = seqs[i]
 	}
 	return nil
-}
-
-// refuse answers an Append in a View, and one of nothing.
-func (r outbox) refuse(rows int) error {
-	if rows == 0 {
-		return nil
-	}
-	return headgate.NewError(headgate.CodeInternal, "a View cannot write")
 }
 
 // Pending implements store.Outbox.

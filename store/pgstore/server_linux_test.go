@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/pgtest"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/storetest"
 )
 
@@ -56,6 +58,12 @@ func (a *answers) all() []uint64 {
 	return seen[:]
 }
 
+// look reads something.
+func look(ctx context.Context, tx *store.Tx) error {
+	_, err := tx.Outbox.Count(ctx)
+	return err
+}
+
 // TestOutsideServerCrash crashes the server under a flood: the same store
 // finds it again, and all that was answered is there, whole.
 func TestOutsideServerCrash(t *testing.T) {
@@ -87,7 +95,7 @@ func TestOutsideServerCrash(t *testing.T) {
 		if o := headgate.AsError(err).Info().Outcome; o != headgate.NotApplied {
 			t.Errorf("outcome %s", o)
 		}
-		wantCode(t, s.View(t.Context(), put("down")), headgate.CodeUnavailable, "")
+		wantCode(t, s.View(t.Context(), look), headgate.CodeUnavailable, "")
 		server.Restart()
 		storetest.VerifyFlood(t, s, a.all())
 		if err := s.Update(t.Context(), put("up")); err != nil {
@@ -124,7 +132,7 @@ func TestOutsideStandby(t *testing.T) {
 	server.Stop()
 	server.Demote()
 	server.Restart()
-	for _, err := range []error{tryOpen(t, Config{URL: server.URL()}), s.Update(t.Context(), put("b")), s.View(t.Context(), put("b"))} {
+	for _, err := range []error{tryOpen(t, Config{URL: server.URL()}), s.Update(t.Context(), put("b")), s.View(t.Context(), look)} {
 		wantCode(t, err, headgate.CodeInvalidConfig, "standby")
 	}
 	pgtest.Exec(t, server.URL(), "SELECT pg_promote()")

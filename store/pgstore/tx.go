@@ -52,3 +52,11 @@ func (t *tx) query(sql string) query {
 	}
 	return q
 }
+
+// mayWrite refuses a write in a View, before the server would.
+func (t *tx) mayWrite() error {
+	if t.writes {
+		return nil
+	}
+	return headgate.NewError(headgate.CodeInternal, "a View cannot write")
+}

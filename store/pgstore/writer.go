@@ -103,7 +103,8 @@ func (w *writer) group(first *job) {
 	// own, so that this one harms nobody else.
 	for _, j := range append([]*job(nil), w.members...) {
 		w.members = append(w.members[:0], j)
-		w.finish(w.again(fateConflict, err))
+		became, err := w.together(false)
+		w.finish(w.again(became, err))
 	}
 }
 
@@ -111,6 +112,7 @@ func (w *writer) group(first *job) {
 // was tried often enough.
 func (w *writer) again(became fate, err error) (fate, error) {
 	for runs := 1; runs < maxRuns && (became == fateLost || became == fateConflict); runs++ {
+		w.log.Warn("store runs a group again", "members", len(w.members), "error", err)
 		became, err = w.together(false)
 	}
 	return became, err

@@ -155,17 +155,24 @@ func (c *Cluster) Restart() {
 }
 
 // Demote makes a stopped server start as a standby, until it is promoted.
-func (c *Cluster) Demote() {
+func (c *Cluster) Demote() { c.Write("standby.signal", nil) }
+
+// Write puts a file into the server's data folder.
+func (c *Cluster) Write(name string, content []byte) {
 	c.t.Helper()
-	if err := os.WriteFile(filepath.Join(c.dir, "data", "standby.signal"), nil, 0o644); err != nil {
+	path := filepath.Join(c.dir, "data", name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
 		c.t.Fatal(err)
 	}
 	if c.cred != nil {
-		if err := os.Chown(filepath.Join(c.dir, "data", "standby.signal"), int(c.cred.Uid), int(c.cred.Gid)); err != nil {
+		if err := os.Chown(path, int(c.cred.Uid), int(c.cred.Gid)); err != nil {
 			c.t.Fatal(err)
 		}
 	}
 }
+
+// Set adds a setting (NAME=VALUE) for the next start.
+func (c *Cluster) Set(setting string) { c.args = append(c.args, "-c", setting) }
 
 // Stop ends the server's sessions and then the server, in good order.
 func (c *Cluster) Stop() { c.signal(syscall.SIGINT) }

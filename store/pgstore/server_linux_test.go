@@ -2,7 +2,16 @@ package pgstore
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -216,4 +225,55 @@ func TestOutsideEveryCommitIsFlushed(t *testing.T) {
 	if got := syncs() - between; got >= n {
 		t.Errorf("%d relaxed commits took %d flushes: the count says nothing", n, got)
 	}
+}
+
+// TestOutsideTLS: the URL alone decides how the server proves who it is.
+func TestOutsideTLS(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	server.Stop()
+	cert, key := selfSigned(t)
+	server.Write("server.crt", cert)
+	server.Write("server.key", key)
+	server.Set("ssl=on")
+	server.Restart()
+	stranger, _ := selfSigned(t)
+	dir := t.TempDir()
+	for name, root := range map[string][]byte{"root.pem": cert, "stranger.pem": stranger} {
+		if err := os.WriteFile(filepath.Join(dir, name), root, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	with := func(root string) string {
+		return strings.Replace(server.URL(), "sslmode=disable", "sslmode=verify-full&sslrootcert="+filepath.Join(dir, root), 1)
+	}
+	s := openTest(t, Config{URL: with("root.pem"), Schema: "headgate"})
+	rows, err := (migrator{pg: s.writer.conn.pg}).query(t.Context(), "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
+	if err != nil || string(rows[0][0]) != "t" {
+		t.Errorf("the session is not encrypted: %q, %v", rows, err)
+	}
+	wantCode(t, tryOpen(t, Config{URL: with("stranger.pem"), Schema: "other"}), headgate.CodeUnavailable, "certificate")
+}
+
+// selfSigned makes a certificate for 127.0.0.1 and its key, as PEM.
+func selfSigned(t *testing.T) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
 }

@@ -96,7 +96,7 @@ func pageParams(more ...gateway.Param) []gateway.Param {
 	)
 }
 
-// maySee reports whether a caller may see events of a type.
+// maySee reports whether a caller may know a type and its contract.
 func maySee(p *headgate.Principal, eventType string) bool {
 	return p.Can(headgate.RoleViewer) || p.MayListen(eventType) || p.MayEmit(eventType)
 }

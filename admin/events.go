@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate/gateway"
 	"github.com/headgate/headgate/index"
 	"github.com/headgate/headgate/router"
+	"github.com/headgate/headgate/store"
 )
 
 func (o *operator) eventRoutes() []gateway.Route {
@@ -42,6 +43,12 @@ func (o *operator) awaitIndex(c *gateway.Call) error {
 	return headgate.NewError(headgate.CodeInvalidArgument, "The parameter wait must be true or false.")
 }
 
+// mayRead reports whether a caller may see an event with its content: who may
+// only publish a type sees what it published itself, not what others did.
+func mayRead(p *headgate.Principal, r *store.IndexRow) bool {
+	return p.Can(headgate.RoleViewer) || p.MayListen(r.Type) || (r.Principal == p.Name && !p.Disabled)
+}
+
 func (o *operator) getEvent(c *gateway.Call) error {
 	if err := o.awaitIndex(c); err != nil {
 		return err
@@ -52,7 +59,7 @@ func (o *operator) getEvent(c *gateway.Call) error {
 	}
 	var out api.Events
 	for i := range found {
-		if maySee(c.Principal, found[i].Type) {
+		if mayRead(c.Principal, &found[i].IndexRow) {
 			out.Events = append(out.Events, eventOf(&found[i]))
 		}
 	}
@@ -91,12 +98,12 @@ func (o *operator) explainEvent(c *gateway.Call) error {
 	switch {
 	case !x.Admitted && len(out.Quarantine) > 0:
 		return c.JSON(http.StatusOK, out)
-	case !x.Admitted, !maySee(c.Principal, x.Found.Type):
+	case !x.Admitted, !mayRead(c.Principal, &x.Found.IndexRow):
 		return notFound("event")
 	}
 	out.Event = eventOf(&x.Found)
 	for i := range x.Others {
-		if maySee(c.Principal, x.Others[i].Type) {
+		if mayRead(c.Principal, &x.Others[i].IndexRow) {
 			out.Others = append(out.Others, eventOf(&x.Others[i]))
 		}
 	}
@@ -137,7 +144,7 @@ func (o *operator) getRoot(c *gateway.Call) error {
 	if err != nil {
 		return err
 	}
-	if t.Root == nil || !maySee(c.Principal, t.Root.Type) {
+	if t.Root == nil || !mayRead(c.Principal, &t.Root.IndexRow) {
 		return notFound("root")
 	}
 	return c.JSON(http.StatusOK, treeOf(c.Principal, t))
@@ -157,7 +164,7 @@ func treeOf(p *headgate.Principal, t *index.Tree) api.Tree {
 // nodeOf copies a tree, whose depth the TTL bounds, and hides what the caller
 // may not see.
 func nodeOf(p *headgate.Principal, n *index.Node) *api.Node {
-	out := &api.Node{TTL: n.TTL, Hop: n.Hop, Hidden: !maySee(p, n.Type)}
+	out := &api.Node{TTL: n.TTL, Hop: n.Hop, Hidden: !mayRead(p, &n.IndexRow)}
 	if !out.Hidden {
 		out.ID, out.Type, out.Subject, out.Principal = n.ID, n.Type, n.Subject, n.Principal
 		out.Stream, out.Position, out.Recorded = n.Stream, n.Position.String(), n.Recorded

@@ -475,3 +475,32 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("warnings alone make the node sick: %+v", d.Problems)
 	}
 }
+
+// Who may publish a type but not listen to it cannot read what others
+// published, by guessing ids.
+func TestEmittingIsNotReading(t *testing.T) {
+	n := nodetest.Start(t, nil)
+	for who, id := range map[string]string{"admin": "theirs", "desk": "own"} {
+		status, body := ask(t, n, who, "POST", "/v1/events",
+			`{"specversion":"1.0","id":"`+id+`","source":"/`+who+`","type":"ticket.opened","data":{"ticket_id":"SECRET"}}`, "Content-Type", api.TypeEvent)
+		if status != 202 {
+			t.Fatalf("%d %s", status, body)
+		}
+	}
+	for _, path := range []string{"/v1/events/", "/v1/events/%/explain", "/v1/roots/"} {
+		at := func(id string) string {
+			if strings.Contains(path, "%") {
+				return strings.Replace(path, "%", id, 1) + "?wait=true"
+			}
+			return path + id + "?wait=true"
+		}
+		for _, tc := range []struct {
+			who, id string
+			want    int
+		}{{"desk", "theirs", 404}, {"desk", "own", 200}, {"triage", "theirs", 200}, {"viewer", "theirs", 200}} {
+			if status, body := ask(t, n, tc.who, "GET", at(tc.id), ""); status != tc.want {
+				t.Errorf("%s as %s: %d %s", at(tc.id), tc.who, status, body)
+			}
+		}
+	}
+}

@@ -43,6 +43,7 @@ func (n *run) relay(ctx context.Context) error {
 	confirming, endConfirm := context.WithCancel(lanes)
 	var confirmer sync.WaitGroup
 	confirmer.Go(func() { n.confirm(confirming) })
+	confirmer.Go(func() { n.limit(ctx, lanes) })
 
 	err := n.read(reading, lanes)
 	if cause := context.Cause(lanes); cause != nil {
@@ -64,10 +65,23 @@ func (n *run) relay(ctx context.Context) error {
 	return err
 }
 
+// errDrained ends what did not come to its end in time.
+var errDrained = errors.New("relay: what was in flight did not end in time; it is read again")
+
+// limit ends the session when it still runs Drain after ctx ended.
+func (n *run) limit(ctx, lanes context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-lanes.Done():
+		return
+	}
+	if sleep(lanes, n.r.cfg.Drain) {
+		n.fail(errDrained)
+	}
+}
+
 // drain waits until everything that was read is done.
 func (n *run) drain(lanes context.Context) error {
-	deadline := time.NewTimer(n.r.cfg.Drain)
-	defer deadline.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -80,8 +94,6 @@ func (n *run) drain(lanes context.Context) error {
 		}
 		select {
 		case <-tick.C:
-		case <-deadline.C:
-			return nil // what is not confirmed is read again
 		case <-lanes.Done():
 			return context.Cause(lanes)
 		}
@@ -97,26 +109,60 @@ func (n *run) onlyHorizon() bool {
 	return mark == nil
 }
 
-// read takes changes in order: it is the only one that opens entries.
+// read takes changes in order: it is the only one that opens entries. When ctx
+// ends it still reads to the end of the open transaction, so that what is done
+// of it can be confirmed and need not be repeated; lanes bounds that.
 func (n *run) read(ctx, lanes context.Context) error {
 	for {
 		changes, err := n.src.Receive(ctx)
-		if err != nil {
+		if err != nil && ctx.Err() == nil || lanes.Err() != nil {
 			return err
 		}
 		for i := range changes {
-			if err := n.take(ctx, lanes, &changes[i]); err != nil {
+			if ctx.Err() != nil && !n.inTransaction() {
+				return ctx.Err()
+			}
+			if err := n.take(lanes, &changes[i]); err != nil {
 				return err
 			}
 		}
 		n.signal()
+		if ctx.Err() != nil {
+			return n.finish(lanes)
+		}
 	}
 }
 
-func (n *run) take(ctx, lanes context.Context, c *Change) error {
+// finish reads on to the end of the open transaction, for as long as Drain
+// allows.
+func (n *run) finish(lanes context.Context) error {
+	for n.inTransaction() {
+		changes, err := n.src.Receive(lanes)
+		if err != nil {
+			return err
+		}
+		for i := range changes {
+			if !n.inTransaction() {
+				break
+			}
+			if err := n.take(lanes, &changes[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (n *run) inTransaction() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.tracker.open
+}
+
+func (n *run) take(lanes context.Context, c *Change) error {
 	if c.Kind == Insert {
 		it := item{row: c.Row, size: c.Row.size(), read: n.r.cfg.Now()}
-		if err := n.budget.take(ctx, it.size); err != nil {
+		if err := n.budget.take(lanes, it.size); err != nil {
 			return err
 		}
 		n.mu.Lock()

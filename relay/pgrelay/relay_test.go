@@ -1,8 +1,11 @@
 package pgrelay_test
 
 import (
+	"context"
 	"testing"
 
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/causal"
 	"github.com/headgate/headgate/internal/pgtest"
 )
 
@@ -19,5 +22,53 @@ func TestEmitInSQLReachesTheBroker(t *testing.T) {
 	if len(got) != 1 || got[0].Event.Type != "order.placed" || got[0].Event.Key != "k1" || got[0].Event.Subject != "order 1" ||
 		string(got[0].Event.Data) != `{"n": 1}` || got[0].Event.Header.Principal != "orders" {
 		t.Fatalf("stored: %+v", got)
+	}
+}
+
+func TestCauseCountsAsOfTheCommit(t *testing.T) {
+	r := newRig(t, pgtest.URL(t))
+	orders := *r.who["headgate"]
+	orders.Roots = headgate.RootRight{}
+	r.who["headgate"] = &orders // nothing but reactions
+	parent := &headgate.Event{ID: "parent", Source: "/s", Type: "order.placed"}
+	res, err := r.causal.Reserve(context.Background(), causal.Request{
+		Principal: &headgate.Principal{Name: "root", Kind: headgate.KindHuman, Roots: headgate.RootRight{Allowed: true}}, Type: "order.placed", EventID: "parent",
+	})
+	must(t, err)
+	res.Commit()
+	parent.Header = res.Header
+	token := r.causal.Mint(causal.Delivered{Event: parent, Stream: "events", Subscription: "s", Principal: "orders", Attempt: 1})
+	c := r.connect()
+	for _, sql := range []string{
+		`BEGIN`, `SELECT headgate.set_cause('` + token + `')`, `SELECT headgate.emit('order.placed', '{"n":1}', 'k1')`, `COMMIT`,
+		`SELECT headgate.emit('order.placed', '{"n":2}', 'k1')`, // a root, which it may not start
+	} {
+		_, err := c.Exec(context.Background(), sql)
+		must(t, err)
+	}
+	x := r.run(nil)
+	rows := x.wait(t, 2)
+	r.verify(1)
+	e := r.stored()[0].Event
+	if e.Header.RootID != "parent" || e.Header.Hop != 1 {
+		t.Errorf("the header is %+v", e.Header)
+	}
+	if rows[1].QID == "" || rows[1].Result.Err.Code != headgate.CodeRootNotAllowed {
+		t.Errorf("the root ended as %+v", rows[1].Result)
+	}
+}
+
+func TestUnknownRoleIsKept(t *testing.T) {
+	r := newRig(t, pgtest.URL(t))
+	delete(r.who, "headgate")
+	x := r.run(nil)
+	r.emit(1, 3)
+	for _, d := range x.wait(t, 3) {
+		if d.QID == "" || d.Result.Err.Code != headgate.CodeForbidden {
+			t.Errorf("the row ended as %+v", d.Result)
+		}
+	}
+	if n := len(r.kept()); n != 3 {
+		t.Errorf("%d records are kept", n)
 	}
 }

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/contract"
+	"github.com/headgate/headgate/registry/compat"
 	"github.com/headgate/headgate/store"
 )
 
@@ -36,8 +36,9 @@ func checkSubject(subject string) error {
 // kept as who registered it.
 //
 // The error has code invalid_argument for a bad subject, contract_invalid for
-// a schema that is refused, contract_incompatible for a change that the level
-// of compatibility does not allow, else what the store says.
+// a schema that is refused, contract_incompatible for a change that the
+// subject's level of compatibility does not allow, forbidden where the
+// subject's mode is read-only, else what the store says.
 func (r *Registry) Register(ctx context.Context, subject string, schema []byte, by string) (Registered, error) {
 	if err := checkSubject(subject); err != nil {
 		return Registered{}, err
@@ -46,48 +47,44 @@ func (r *Registry) Register(ctx context.Context, subject string, schema []byte, 
 	if err != nil {
 		return Registered{}, err
 	}
-	row := r.row(c, by)
-	created := false
-	err = r.store.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
-		created = false // this function may run again
-		highest, latest, err := versions(ctx, tx, subject)
-		if err != nil {
-			return err
-		}
-		if latest != nil && !latest.Draft && latest.Digest == row.Digest {
-			row.Version = latest.Version
-			return nil
-		}
-		if err := r.checkChange(latest, row.Schema); err != nil {
-			return err
-		}
-		if latest != nil && latest.Draft {
-			if _, err := tx.Contracts.Delete(ctx, subject, latest.Version); err != nil {
-				return err
+	a := &addition{
+		name: name{DefaultContext, subject}, sub: Submission{Type: compat.JSON, Schema: schema}, by: by,
+		compiled: c, unchanged: func(s *state, _ *content) *store.RegistryVersion {
+			if s.latest == nil || s.latest.Draft || s.latest.Digest != c.Ref().Digest {
+				return nil
 			}
-		}
-		row.Version, created = highest+1, true
-		return tx.Contracts.Put(ctx, row)
-	})
-	if err != nil {
-		return Registered{}, err
+			return &store.RegistryVersion{Version: s.latest.Version}
+		},
 	}
-	c = c.WithVersion(row.Version)
+	done, err := r.add(ctx, a)
+	if err != nil {
+		return Registered{}, ownError(err)
+	}
+	c = c.WithVersion(done.version.Version)
 	if err := r.publish(context.WithoutCancel(ctx), subject, c); err != nil {
 		return Registered{}, err
 	}
-	return Registered{ContractRef: c.Ref(), Created: created, Warnings: warnings}, nil
+	return Registered{ContractRef: c.Ref(), Created: done.created, Warnings: warnings}, nil
 }
 
-// checkChange refuses a changed schema when a level of compatibility is
-// demanded: a level that cannot be checked is never taken for granted.
-func (r *Registry) checkChange(latest *store.Contract, schema []byte) error {
-	if r.level == levels[0] || latest == nil || latest.Draft || bytes.Equal(latest.Schema, schema) {
-		return nil
+// ownError says what a fault means in our own vocabulary.
+func ownError(err error) error {
+	var f *Fault
+	if !errors.As(err, &f) {
+		return err
 	}
-	return headgate.NewError(headgate.CodeContractIncompatible,
-		"the contract of %s differs from version %d, and this version of Headgate cannot compare them, as compatibility: %s demands",
-		latest.Subject, latest.Version, r.level)
+	code := headgate.CodeInvalidArgument
+	switch f.Code {
+	case FaultIncompatible:
+		code = headgate.CodeContractIncompatible
+	case FaultInvalidSchema, FaultTooLarge:
+		code = headgate.CodeContractInvalid
+	case FaultNotPermitted:
+		code = headgate.CodeForbidden
+	case FaultReferenceExists, FaultVersionSoftDeleted, FaultSubjectSoftDeleted:
+		code = headgate.CodeConflict
+	}
+	return headgate.NewError(code, "%s", f.Detail)
 }
 
 // row makes the stored form of a new version.
@@ -163,18 +160,19 @@ func (r *Registry) Draft(ctx context.Context, subject string, payload []byte, by
 // Delete marks one version (0: all) of a subject as deleted, and returns how
 // many it marked. The highest version that is left is in use from then on;
 // without one, events of the type are refused. The code is not_found when
-// there was nothing to mark.
+// there was nothing to mark, conflict when another schema refers to a version,
+// and forbidden where the subject's mode is read-only.
 func (r *Registry) Delete(ctx context.Context, subject string, version int) (int, error) {
 	if version < 0 {
 		return 0, headgate.NewError(headgate.CodeInvalidArgument, "version: want 0 for all, or a version")
 	}
 	marked := 0
 	err := r.store.Update(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
-		marked, err = tx.Contracts.Delete(ctx, subject, version)
+		marked, err = r.markDeleted(ctx, tx, name{DefaultContext, subject}, version)
 		return err
 	})
 	if err != nil {
-		return 0, err
+		return 0, ownError(err)
 	}
 	if marked == 0 {
 		return 0, notFound(subject, version)

@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/contract"
+	"github.com/headgate/headgate/registry/compat"
 	"github.com/headgate/headgate/store"
 )
 
@@ -22,9 +21,10 @@ type Config struct {
 	// Policy is that of new versions. Stored versions keep the one that they
 	// were registered under.
 	Policy contract.Policy
-	// Compatibility that a changed version must have with the one in use: none
+	// Compatibility that a changed version must have with earlier ones: none
 	// (default), backward, backward_transitive, forward, forward_transitive,
-	// full or full_transitive. Drafts are always replaced.
+	// full or full_transitive. It holds where neither the subject nor the
+	// registry itself was configured otherwise. Drafts are always replaced.
 	Compatibility string
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
@@ -34,7 +34,7 @@ type Config struct {
 type Registry struct {
 	store  store.Store
 	policy contract.Policy
-	level  string
+	level  compat.Level
 	now    func() time.Time
 
 	inUse atomic.Pointer[map[string]*contract.Contract]
@@ -45,9 +45,6 @@ type Registry struct {
 	// compiled keeps compiled versions that are not in use, by subject@version.
 	compiled map[string]*contract.Contract
 }
-
-// levels are what Config.Compatibility may say; the first is the default.
-var levels = []string{"none", "backward", "backward_transitive", "forward", "forward_transitive", "full", "full_transitive"}
 
 // maxCompiled bounds the compiled versions that are kept beside those in use.
 const maxCompiled = 128
@@ -61,15 +58,19 @@ func Open(ctx context.Context, cfg Config) (*Registry, error) {
 	if err := cfg.Policy.Validate(); err != nil {
 		return nil, err
 	}
-	if cfg.Compatibility != "" && !slices.Contains(levels, cfg.Compatibility) {
-		return nil, headgate.NewError(headgate.CodeInvalidConfig, "registry: Compatibility: want one of %s", strings.Join(levels, ", "))
+	level, ok := compat.ParseLevel(cmp.Or(cfg.Compatibility, string(compat.None)))
+	if !ok {
+		return nil, headgate.NewError(headgate.CodeInvalidConfig, "registry: Compatibility: want one of %v", compat.Levels())
 	}
 	r := &Registry{
-		store: cfg.Store, policy: cfg.Policy, level: cmp.Or(cfg.Compatibility, levels[0]), now: cfg.Now,
+		store: cfg.Store, policy: cfg.Policy, level: level, now: cfg.Now,
 		broken: map[string]error{}, compiled: map[string]*contract.Contract{},
 	}
 	if r.now == nil {
 		r.now = time.Now
+	}
+	if err := r.adopt(ctx); err != nil {
+		return nil, err
 	}
 	var rows []store.Contract
 	err := r.store.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {

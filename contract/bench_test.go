@@ -95,3 +95,41 @@ func BenchmarkCompile(b *testing.B) {
 		compileOK(b, smallSchema)
 	}
 }
+
+// BenchmarkDeliveries checks all real deliveries that are valid, one after the
+// other.
+func BenchmarkDeliveries(b *testing.B) {
+	document, deliveries := webhooks(b)
+	defs := definitionsOf(b, document)
+	src, err := readSource(document)
+	if err != nil {
+		b.Fatal(err)
+	}
+	byPointer := map[string]*Contract{}
+	var payloads [][]byte
+	var contracts []*Contract
+	size := 0
+	for _, w := range deliveries {
+		ptr := w.pointer(defs)
+		if byPointer[ptr] == nil {
+			bundle, err := src.bundle(ptr)
+			if err != nil {
+				b.Fatal(err)
+			}
+			byPointer[ptr] = compileOK(b, string(bundle))
+		}
+		if byPointer[ptr].Check(w.Payload) == nil {
+			payloads, contracts = append(payloads, w.Payload), append(contracts, byPointer[ptr])
+			size += len(w.Payload)
+		}
+	}
+	b.SetBytes(int64(size))
+	b.ReportAllocs()
+	for b.Loop() {
+		for i, p := range payloads {
+			if contracts[i].Check(p) != nil {
+				b.Fatal("refused")
+			}
+		}
+	}
+}

@@ -13,7 +13,7 @@ import (
 // contract, whose form does not grow.
 const (
 	maxFastValues   = 1 << 15
-	maxFastChildren = 1 << 18 // names of objects, elements of prefixes
+	maxFastChildren = maxNames // names of objects, elements of prefixes
 	maxFastPatterns = 6       // of one object
 )
 
@@ -30,6 +30,7 @@ type fastCompiler struct {
 	memo      map[string]int32
 	queue     []fastPending
 	patterns  map[string]*bytePattern
+	shared    map[string]int32 // entries of strings and numbers
 	children  int
 	failed    string
 }
@@ -51,7 +52,7 @@ func compileFast(g *program, pol Policy) (*fastProgram, string) {
 		}
 	}
 	c := &fastCompiler{
-		g: g, facts: newKindFacts(g), closing: g.closing, memo: map[string]int32{}, patterns: map[string]*bytePattern{},
+		g: g, facts: newKindFacts(g), closing: g.closing, memo: map[string]int32{}, patterns: map[string]*bytePattern{}, shared: map[string]int32{},
 		p: &fastProgram{general: g, limits: pol.limits(), tapes: &sync.Pool{New: func() any { return new([]value) }}},
 	}
 	for _, n := range g.nodes {
@@ -75,6 +76,7 @@ func compileFast(g *program, pol Policy) (*fastProgram, string) {
 	if c.failed != "" {
 		return nil, c.failed
 	}
+	c.p.share()
 	return c.p, ""
 }
 
@@ -254,8 +256,26 @@ func (c *fastCompiler) str(set, all schemaSet) int32 {
 }
 
 func (c *fastCompiler) addString(s fastString) int32 {
-	c.p.strings = append(c.p.strings, s)
-	return int32(len(c.p.strings) - 1)
+	return addShared(c, &c.p.strings, s, s.after.any)
+}
+
+// addShared appends an entry to a table, or returns the equal one that is there:
+// most strings of a contract are asked the same, and few entries stay in the
+// processor's cache.
+func addShared[T any](c *fastCompiler, table *[]T, entry T, unique bool) int32 {
+	key := ""
+	if !unique {
+		key = fmt.Sprintf("%T %+v", entry, entry)
+		if i, ok := c.shared[key]; ok {
+			return i
+		}
+	}
+	i := int32(len(*table))
+	*table = append(*table, entry)
+	if !unique {
+		c.shared[key] = i
+	}
+	return i
 }
 
 // listedLiterals returns the values of the shortest const or enum of a set.

@@ -34,8 +34,8 @@ func (c *fastCompiler) object(set, all schemaSet) int32 {
 	}
 	o.names = newNameTable(names)
 	o.words = max(1, (len(names)+63)/64)
-	for _, name := range names {
-		o.children = append(o.children, c.value(places.child(name)))
+	for i, name := range names {
+		o.names.keys[i].child = c.value(places.child(name))
 	}
 	index := make(map[string]int32, len(names))
 	for i, name := range names {
@@ -62,7 +62,7 @@ func (c *fastCompiler) object(set, all schemaSet) int32 {
 
 // plain reports whether an object demands nothing.
 func (o *fastObject) plain() bool {
-	return len(o.children) == 0 && o.other == 0 && o.others == nil && o.minProps <= 0 && o.maxProps == math.MaxInt &&
+	return len(o.names.keys) == 0 && o.other == 0 && o.others == nil && o.minProps <= 0 && o.maxProps == math.MaxInt &&
 		o.nameRules == nil && o.deps == nil && !o.after.any
 }
 

@@ -53,8 +53,7 @@ func (c *fastCompiler) number(set, all schemaSet) int32 {
 }
 
 func (c *fastCompiler) addNumber(r fastNumber) int32 {
-	c.p.numbers = append(c.p.numbers, r)
-	return int32(len(c.p.numbers) - 1)
+	return addShared(c, &c.p.numbers, r, r.after.any)
 }
 
 // small returns the number as an int64 if it is one of at most 18 digits.

@@ -12,7 +12,7 @@ import (
 // found under which every name has a slot of its own, so that one probe
 // decides.
 type nameTable struct {
-	slots   []int32 // index of a name plus one
+	slots   []uint16 // index of a name plus one
 	keys    []nameKey
 	arena   []byte
 	seed    uint64
@@ -24,10 +24,12 @@ type nameKey struct {
 	first, last uint64
 	size        int32
 	at          int32 // in the arena
+	child       int32 // value of a property; it lies here to be near
 }
 
 const (
 	nameMix      = 0x9E3779B97F4A7C15
+	maxNames     = 1<<16 - 1 // of one table
 	nameSeeds    = 256 // tried for one size of the table
 	maxNameSlack = 3   // doublings of the table in search of a perfect seed
 	maxPerfect   = 512 // names beyond which no seed is searched
@@ -40,13 +42,13 @@ func newNameTable(names []string) nameTable {
 	}
 	for _, n := range names {
 		first, last := nameEnds([]byte(n))
-		t.keys = append(t.keys, nameKey{first, last, int32(len(n)), int32(len(t.arena))})
+		t.keys = append(t.keys, nameKey{first: first, last: last, size: int32(len(n)), at: int32(len(t.arena))})
 		t.arena = append(t.arena, n...)
 	}
 	log := uint(bits.Len(uint(2*len(names) - 1)))
 	if len(names) <= maxPerfect && t.distinct() {
 		for slack := range uint(maxNameSlack + 1) {
-			slots := make([]int32, 1<<(log+slack))
+			slots := make([]uint16, 1<<(log+slack))
 			for i := range uint64(nameSeeds) {
 				if t.place(slots, (i+1)*nameMix|1, true) {
 					return t
@@ -54,7 +56,7 @@ func newNameTable(names []string) nameTable {
 			}
 		}
 	}
-	t.place(make([]int32, 1<<log), nameMix, false)
+	t.place(make([]uint16, 1<<log), nameMix, false)
 	return t
 }
 
@@ -72,7 +74,7 @@ func (t *nameTable) distinct() bool {
 }
 
 // place fills a table; with perfect it fails at the first collision.
-func (t *nameTable) place(slots []int32, seed uint64, perfect bool) bool {
+func (t *nameTable) place(slots []uint16, seed uint64, perfect bool) bool {
 	clear(slots)
 	t.seed, t.shift = seed, uint(64-bits.Len(uint(len(slots)-1)))
 	for i := range t.keys {
@@ -84,7 +86,7 @@ func (t *nameTable) place(slots []int32, seed uint64, perfect bool) bool {
 			}
 			h = (h + 1) & uint64(len(slots)-1)
 		}
-		slots[h] = int32(i + 1)
+		slots[h] = uint16(i + 1)
 	}
 	t.slots, t.perfect = slots, perfect
 	return true

@@ -75,7 +75,7 @@ func (s *fastState) members(o *fastObject, at, words, base int) (end int, first 
 				return bad, 0, 0
 			}
 			*word |= bit
-			child = o.children[i]
+			child = o.names.keys[i].child
 		} else {
 			if !s.addName(base, ref) {
 				return bad, 0, 0

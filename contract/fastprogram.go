@@ -77,7 +77,6 @@ type fastHybrid struct {
 
 type fastObject struct {
 	names    nameTable
-	children []int32 // value of each declared name
 	required []uint64
 	words    int // of the bit set of declared names
 	minProps int

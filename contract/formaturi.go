@@ -34,8 +34,31 @@ var uriClasses = func() (t [256]uint8) {
 
 // isURI checks URI of RFC 3986, appendix A: a scheme is demanded.
 func isURI(s string) bool {
+	if isPlainHTTPS(s) {
+		return true
+	}
 	colon := strings.IndexByte(s, ':')
 	return colon > 0 && isScheme(s[:colon]) && isReference(s[colon+1:], true)
+}
+
+// isPlainHTTPS recognises the most common form in one pass: https, a host, and
+// a path without anything to decode.
+func isPlainHTTPS(s string) bool {
+	const scheme = "https://"
+	if len(s) <= len(scheme) || s[:len(scheme)] != scheme {
+		return false
+	}
+	i := len(scheme)
+	for i < len(s) && uriClasses[s[i]]&uriPlain != 0 {
+		i++
+	}
+	if i < len(s) && s[i] != '/' {
+		return false
+	}
+	for i < len(s) && uriClasses[s[i]]&uriPath != 0 {
+		i++
+	}
+	return i == len(s)
 }
 
 // isURIReference checks URI-reference of RFC 3986, appendix A.

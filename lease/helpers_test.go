@@ -2,11 +2,15 @@ package lease
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/pgstore"
 	"github.com/headgate/headgate/store/sqlitestore"
 )
 
@@ -14,9 +18,23 @@ func worker(name string) *headgate.Principal {
 	return &headgate.Principal{Name: name, Kind: headgate.KindAgent, Lease: []string{"*"}}
 }
 
+// postgresTests makes memory open stores on the outside server.
+const postgresTests = "HEADGATE_LEASE_TESTS_ON_POSTGRES"
+
+// schemas numbers the schemas of this process.
+var schemas atomic.Int64
+
 func memory(t testing.TB) store.Store {
 	t.Helper()
-	s, err := sqlitestore.Open(t.Context(), sqlitestore.Config{Memory: true})
+	open := func() (store.Store, error) { return sqlitestore.Open(t.Context(), sqlitestore.Config{Memory: true}) }
+	if os.Getenv(postgresTests) != "" {
+		open = func() (store.Store, error) {
+			return pgstore.Open(t.Context(), pgstore.Config{
+				URL: os.Getenv("HEADGATE_TEST_POSTGRES"), Schema: fmt.Sprintf("lease_%d_%d", os.Getpid(), schemas.Add(1)),
+			})
+		}
+	}
+	s, err := open()
 	if err != nil {
 		t.Fatal(err)
 	}

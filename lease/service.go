@@ -52,7 +52,7 @@ type Service struct {
 	queue     queue
 	watch     watchers
 	randMu    sync.Mutex
-	without   string // a predicate of the guard that tests took out
+	without   string // predicates of the guard that tests took out
 }
 
 // Stats counts what happened since the service was opened.

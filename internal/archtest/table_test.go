@@ -50,6 +50,8 @@ var table = []rule{
 	{pkg: "quarantine", role: "refused and parked events", imports: []string{"store", "internal/buildinfo", "internal/jsontext"}, vendors: []string{"github.com/google/uuid"}},
 	{pkg: "lease", role: "fenced leases", imports: []string{"lease/hold", "store"}},
 	{pkg: "lease/hold", role: "keeps a lease while its work lasts"},
+	{pkg: "lease/fencetable", role: "highest epochs beside data in any SQL database", imports: []string{"lease"}},
+	{pkg: "lease/fencehttp", role: "middleware of services that refuse stale workers", imports: []string{"api", "lease", "lease/fencetable"}},
 	{pkg: "perimeter", role: "the admission pipeline", imports: []string{"broker", "causal", "contract", "lease", "quarantine", "store", "topology", "internal/condition", "internal/eventcodec", "internal/jsontext"}, vendors: []string{"github.com/google/uuid"}},
 	{pkg: "router", role: "deliveries", imports: []string{"broker", "causal", "lease", "perimeter", "quarantine", "store", "topology", "internal/condition", "internal/eventcodec", "internal/jsontext"}},
 	{pkg: "index", role: "one event, its tree, its explanation", imports: []string{"broker", "causal", "quarantine", "router", "store", "topology"}},
@@ -75,6 +77,8 @@ var table = []rule{
 var interfaces = map[string]string{
 	"causal.Claims":       "the router knows claims; causal must not import it",
 	"perimeter.Contracts": "declared by its consumer",
+	"fencehttp.Seen":      "where a service keeps what it has seen is the service's choice",
+	"fencehttp.Keys":      "keys come from a node or from a file of the service",
 	"hold.Keeper":         "leases come from a node over HTTP or from this process",
 	"perimeter.Outbox":    "the router publishes the node outbox; perimeter must not import it",
 	"perimeter.Drafter":   "declared by its consumer; nil turns drafts off",

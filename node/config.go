@@ -27,7 +27,8 @@ type Config struct {
 	Defaults Defaults `yaml:"defaults"`
 	// Contracts says where contracts come from and how strict they are.
 	Contracts Contracts `yaml:"contracts"`
-	// Principals are who may publish and consume.
+	// Principals are who may publish and consume. One that leaves the file is
+	// removed at the next start, with its tokens.
 	Principals []Principal `yaml:"principals"`
 	// Streams are the declared streams, by name.
 	Streams map[string]Stream `yaml:"streams"`
@@ -101,9 +102,10 @@ type Contracts struct {
 	// Dir is a folder of *.json schemas to register at start, subject = file
 	// name without the ending.
 	Dir string `yaml:"dir"`
-	// Compatibility of a new version with the one before: none (default).
-	// Any other level refuses every changed version, since this version of
-	// Headgate cannot compare them yet.
+	// Compatibility of a new version with earlier ones: none, backward (default),
+	// backward_transitive, forward, forward_transitive, full or
+	// full_transitive. The default in dev mode is none. A subject or the whole
+	// registry may be configured otherwise by its API.
 	Compatibility string `yaml:"compatibility"`
 	// UnknownFields is as_schema (default) or refuse: every object closed.
 	UnknownFields string `yaml:"unknown_fields"`

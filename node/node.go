@@ -134,15 +134,35 @@ func (n *Node) openPrincipals(ctx context.Context, _ Options) error {
 	if err := n.cfg.declarePrincipals(ctx, n.Principals); err != nil {
 		return err
 	}
+	if err := n.undeclarePrincipals(ctx); err != nil {
+		return err
+	}
 	if n.cfg.Dev {
 		n.admin, err = n.cfg.devAdmin(ctx, n.Principals)
 	}
 	return err
 }
 
+// undeclarePrincipals takes the access of principals that the file named once.
+// Dev mode names none, and takes no one's access.
+func (n *Node) undeclarePrincipals(ctx context.Context) error {
+	if n.cfg.Dev {
+		return nil
+	}
+	declared := make([]string, len(n.cfg.Principals))
+	for i, p := range n.cfg.Principals {
+		declared[i] = p.Name
+	}
+	removed, err := n.Principals.Undeclare(ctx, declared)
+	if len(removed) > 0 {
+		n.log.Info("principals that the configuration no longer names were removed", "principals", removed)
+	}
+	return err
+}
+
 func (n *Node) openContracts(ctx context.Context, _ Options) error {
 	var err error
-	n.Registry, err = registry.Open(ctx, registry.Config{Store: n.Store, Policy: n.cfg.policy(), Compatibility: n.cfg.Contracts.Compatibility})
+	n.Registry, err = registry.Open(ctx, registry.Config{Store: n.Store, Policy: n.cfg.policy(), Compatibility: n.cfg.compatibility()})
 	if err != nil || n.cfg.Contracts.Dir == "" {
 		return err
 	}
@@ -264,7 +284,26 @@ func (n *Node) declareSubscriptions(ctx context.Context) error {
 	operator := &headgate.Principal{Name: "config", Kind: headgate.KindSystem, Roles: []headgate.Role{headgate.RoleAdmin}, Listen: []string{"*"}}
 	for _, name := range slices.Sorted(maps.Keys(n.cfg.Subscriptions)) {
 		if _, err := n.Router.Put(ctx, operator, name, n.cfg.subscriptionSpec(name), "config"); err != nil {
-			return fmt.Errorf("subscription %s: %w", name, err)
+			return fmt.Errorf("subscriptions.%s: %w", name, err)
+		}
+	}
+	return n.undeclaredSubscriptions(ctx)
+}
+
+// undeclaredSubscriptions warns of subscriptions that the file named once: they
+// hold progress and events, so that removing them is the operator's decision.
+func (n *Node) undeclaredSubscriptions(ctx context.Context) error {
+	if n.cfg.Dev {
+		return nil
+	}
+	all, err := n.Router.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range all {
+		if _, declared := n.cfg.Subscriptions[s.Name]; s.Managed == "config" && !declared {
+			n.warnings = append(n.warnings, fmt.Sprintf("subscription %s is no longer in the configuration, and still holds events back from retention; "+
+				"headgate subscription rm %s ends it", s.Name, s.Name))
 		}
 	}
 	return nil

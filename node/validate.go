@@ -45,6 +45,9 @@ func (l *Loaded) Validate() []Problem {
 		if err := spec.Validate(); err != nil {
 			p.add(joinPath("subscriptions", name), "%s", detail(err))
 		}
+		if spec.As == "" {
+			p.add(joinPath("subscriptions", name), "as is missing: the principal that consumes; only a subscription with the name of a declared principal may leave it out")
+		}
 	}
 	return p.list
 }
@@ -292,7 +295,11 @@ func (l *Loaded) topologyDefaults() topology.Defaults {
 
 // subscriptionSpec returns a declared subscription with the defaults filled in.
 func (l *Loaded) subscriptionSpec(name string) router.Spec {
-	return l.withDefaults(l.Subscriptions[name].Spec)
+	spec := l.withDefaults(l.Subscriptions[name].Spec)
+	if spec.As == "" && slices.ContainsFunc(l.Principals, func(p Principal) bool { return p.Name == name }) {
+		spec.As = name
+	}
+	return spec
 }
 
 func (l *Loaded) withDefaults(spec router.Spec) router.Spec {

@@ -164,9 +164,33 @@ func (d *Directory) Delete(ctx context.Context, name string) error {
 	})
 }
 
+// Undeclare removes every principal that the configuration owns and does not
+// declare any more, with its tokens, and returns their names: who leaves the
+// file loses its access, also the last admin. Principals that were made through
+// the API stay.
+func (d *Directory) Undeclare(ctx context.Context, declared []string) (removed []string, err error) {
+	for name, p := range d.picture.Load().principals {
+		if p.Managed != ManagedConfig || slices.Contains(declared, name) {
+			continue
+		}
+		err := d.alterAs(ctx, name, true, func(*store.Principal) (*store.Principal, error) { return nil, nil })
+		if err != nil {
+			return removed, err
+		}
+		removed = append(removed, name)
+	}
+	slices.Sort(removed)
+	return removed, nil
+}
+
 // alter replaces one principal's record by what next makes of it: nil deletes
 // it. It keeps the last admin.
 func (d *Directory) alter(ctx context.Context, name string, next func(old *store.Principal) (*store.Principal, error)) error {
+	return d.alterAs(ctx, name, false, next)
+}
+
+// alterAs is alter; with force it does not keep the last admin.
+func (d *Directory) alterAs(ctx context.Context, name string, force bool, next func(old *store.Principal) (*store.Principal, error)) error {
 	d.change.Lock()
 	defer d.change.Unlock()
 	now := d.picture.Load()
@@ -178,7 +202,7 @@ func (d *Directory) alter(ctx context.Context, name string, next func(old *store
 	// The configuration may: whoever writes it rules the host, and another
 	// admin may stand further down in it.
 	configured := record != nil && record.Managed == ManagedConfig && old != nil && record.Disabled == old.Disabled
-	if !configured && now.lastAdmin(name) && (record == nil || !record.Can(headgate.RoleAdmin)) {
+	if !force && !configured && now.lastAdmin(name) && (record == nil || !record.Can(headgate.RoleAdmin)) {
 		return &headgate.Error{
 			Code: headgate.CodeConflict, Detail: name + " is the last admin",
 			Fix: "Make another principal admin first.",

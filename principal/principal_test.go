@@ -695,3 +695,37 @@ func BenchmarkAuthenticate(b *testing.B) {
 		}
 	}
 }
+
+// Who leaves the configuration loses its access, also the last admin; who was
+// made through the API, and who is still declared, keeps it.
+func TestUndeclare(t *testing.T) {
+	s := memory(t)
+	d, _ := open(t, s)
+	tokens := map[string]string{}
+	for name, managed := range map[string]string{"stays": principal.ManagedConfig, "leaves": principal.ManagedConfig, "boss": principal.ManagedConfig, "guest": principal.ManagedAPI} {
+		p := agent(name)
+		if name == "boss" {
+			p.Kind, p.Roles = headgate.KindHuman, []headgate.Role{headgate.RoleAdmin}
+		}
+		if err := d.Put(t.Context(), p, managed); err != nil {
+			t.Fatal(err)
+		}
+		token, err := d.Issue(t.Context(), name, false, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens[name] = token
+	}
+	removed, err := d.Undeclare(t.Context(), []string{"stays", "new"})
+	if err != nil || !slices.Equal(removed, []string{"boss", "leaves"}) {
+		t.Fatalf("removed %q, %v", removed, err)
+	}
+	again, _ := open(t, s)
+	for _, d := range []*principal.Directory{d, again} {
+		for name, kept := range map[string]bool{"stays": true, "leaves": false, "boss": false, "guest": true} {
+			if _, err := d.Authenticate(t.Context(), tokens[name]); (err == nil) != kept {
+				t.Errorf("%s: %v, want kept %v", name, err, kept)
+			}
+		}
+	}
+}

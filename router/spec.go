@@ -56,7 +56,8 @@ type Spec struct {
 	// When is a CEL condition over the event; empty: every event of Types. An
 	// event for which it cannot be evaluated does not match.
 	When string `json:"when,omitempty"`
-	// As is the principal that consumes; empty: who creates the subscription.
+	// As is the principal that consumes; empty: who creates the subscription,
+	// in a configuration file the declared principal of the subscription's name.
 	As string `json:"as,omitempty"`
 	// From is where to start: now (default), beginning (the first event kept),
 	// an RFC 3339 time, or STREAM/PARTITION:OFFSET, with which every other

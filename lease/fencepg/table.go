@@ -289,3 +289,45 @@ func FencedTables(ctx context.Context, conn *pgx.Conn, schema string) ([]Fenced,
 		return f, err
 	})
 }
+
+// TableScript returns what [FenceTable] would execute if this configuration
+// were installed.
+func (c Config) TableScript(ctx context.Context, conn *pgx.Conn, table, template string) (script string, err error) {
+	if err := c.check(); err != nil {
+		return "", err
+	}
+	t, err := fence.ParseTemplate(template)
+	if err != nil {
+		return "", err
+	}
+	err = inTx(ctx, conn, func(tx pgx.Tx) error {
+		tree, err := findTree(ctx, tx, table)
+		if err == nil {
+			err = checkColumns(ctx, tx, tree[0], t)
+		}
+		if err == nil {
+			script, err = c.tableScript(tree, t)
+		}
+		return err
+	})
+	return script, err
+}
+
+// FindNode returns the schema of the only node's store in the database, empty
+// when there is none. Errors: conflict when there are several.
+func FindNode(ctx context.Context, conn *pgx.Conn) (string, error) {
+	rows, err := conn.Query(ctx, `SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+		WHERE c.relname = 'leases' AND c.relkind = 'r' AND EXISTS (SELECT 1 FROM pg_catalog.pg_class v WHERE v.relnamespace = n.oid AND v.relname = 'schema_version')
+		AND (SELECT count(*) FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attname IN ('resource', 'epoch', 'nonce', 'closing', 'expires')) = 5 LIMIT 2`)
+	if err != nil {
+		return "", err
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	switch {
+	case err != nil || len(names) == 0:
+		return "", err
+	case len(names) > 1:
+		return "", headgate.NewError(headgate.CodeConflict, "Several nodes keep their state in this database: say which one's leases count.")
+	}
+	return names[0], nil
+}

@@ -152,9 +152,13 @@ func treeNode(n *api.Node) *index.Node {
 }
 
 func (a *app) doctorCommand() *cobra.Command {
-	return &cobra.Command{
+	var fencing string
+	cmd := &cobra.Command{
 		Use: "doctor", Short: "What the node promises, whether its counts add up, and what is unsafe", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if fencing != "" {
+				return a.diagnoseFencing(cmd.Context(), fencing)
+			}
 			c, err := a.client()
 			if err != nil {
 				return err
@@ -174,6 +178,8 @@ func (a *app) doctorCommand() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&fencing, "fencing", "", "prove the guard on this PostgreSQL database (postgres://… or env:NAME) instead, in scratch schemas")
+	return cmd
 }
 
 // clockDrift is how far the node's clock is from ours at least; 0 when the

@@ -14,7 +14,7 @@ import (
 
 func (a *app) leaseCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "lease", Short: "Fenced leases: who may change what"}
-	cmd.AddCommand(a.leaseAcquire(), a.leaseRenew(), a.leaseRelease(), a.leaseList(), a.leaseShow(), a.leaseRevoke(), a.leaseWatch())
+	cmd.AddCommand(a.leaseAcquire(), a.leaseRenew(), a.leaseRelease(), a.leaseList(), a.leaseShow(), a.leaseRevoke(), a.leaseWatch(), a.fenceTableCommand())
 	return cmd
 }
 

@@ -42,13 +42,16 @@ var table = []rule{
 
 	{pkg: "topology", role: "declared streams and types", imports: []string{"broker", "internal/condition"}},
 	{pkg: "contract", role: "compiled contracts", imports: []string{"internal/jsontext"}, vendors: []string{"github.com/santhosh-tekuri/jsonschema/v6"}},
-	{pkg: "registry", role: "subjects and versions of contracts", imports: []string{"contract", "registry/compat", "store", "internal/jsontext"}},
+	{pkg: "registry", role: "subjects and versions of contracts", imports: []string{"contract", "registry/compat", "store", "internal/jsontext"}, vendors: []string{"github.com/google/uuid"}},
 	{pkg: "registry/compat", role: "whether two versions of a schema can live side by side", vendors: []string{"github.com/twmb/avro"}},
 	{pkg: "registry/confluent", role: "HTTP: the face for clients of a Confluent registry", imports: []string{"api", "gateway", "principal", "registry", "registry/compat", "internal/jsontext"}},
 	{pkg: "principal", role: "who may do what; tokens", imports: []string{"store"}},
 	{pkg: "causal", role: "tokens, TTL, gas, loops, rates", imports: []string{"store"}, vendors: []string{"golang.org/x/time"}},
 	{pkg: "quarantine", role: "refused and parked events", imports: []string{"store", "internal/buildinfo", "internal/jsontext"}, vendors: []string{"github.com/google/uuid"}},
 	{pkg: "lease", role: "fenced leases", imports: []string{"lease/hold", "store"}},
+	{pkg: "lease/fence", role: "what the guards of users' databases share"},
+	{pkg: "lease/fencepg", role: "guards of users' own PostgreSQL data", imports: []string{"lease/fence"}, vendors: []string{"github.com/jackc/pgx/v5"}},
+	{pkg: "lease/fencesqlite", role: "guards of users' own SQLite data", imports: []string{"lease/fence"}},
 	{pkg: "lease/hold", role: "keeps a lease while its work lasts"},
 	{pkg: "lease/fencetable", role: "highest epochs beside data in any SQL database", imports: []string{"lease"}},
 	{pkg: "lease/fencehttp", role: "middleware of services that refuse stale workers", imports: []string{"api", "lease", "lease/fencetable"}},
@@ -68,8 +71,8 @@ var table = []rule{
 	{pkg: "telemetry", role: "observers: metrics", vendors: []string{"github.com/prometheus/client_golang"}},
 	{pkg: "gateway", role: "HTTP: publish, pull, settle, tail, leases", imports: []string{"api", "broker", "lease", "perimeter", "principal", "registry", "router", "store", "topology", "contract", "internal/jsontext"}},
 	{pkg: "admin", role: "HTTP: operator API", imports: []string{"api", "broker", "causal", "contract", "gateway", "index", "principal", "quarantine", "registry", "router", "store", "topology", "internal/buildinfo", "internal/jsontext"}, vendors: []string{"github.com/danielgtaylor/huma/v2"}},
-	{pkg: "node", role: "assembly: Config → Node", imports: []string{"admin", "api", "broker", "causal", "contract", "gateway", "index", "lease", "lease/hold", "perimeter", "principal", "quarantine", "registry", "relay", "router", "store", "telemetry", "topology", "internal/buildinfo"}, vendors: []string{"go.yaml.in/yaml/v3"}},
-	{pkg: "cmd/headgate", role: "the command", imports: []string{"*"}, vendors: []string{"github.com/spf13/cobra", "github.com/jackc/pgx/v5", "golang.org/x/term", "go.yaml.in/yaml/v3"}},
+	{pkg: "node", role: "assembly: Config → Node", imports: []string{"admin", "api", "broker", "causal", "contract", "gateway", "index", "lease", "lease/hold", "perimeter", "principal", "quarantine", "registry", "registry/compat", "registry/confluent", "relay", "router", "store", "telemetry", "topology", "internal/buildinfo"}, vendors: []string{"go.yaml.in/yaml/v3"}},
+	{pkg: "cmd/headgate", role: "the command", imports: []string{"*"}, vendors: []string{"github.com/spf13/cobra", "github.com/jackc/pgx/v5", "github.com/ncruces/go-sqlite3", "golang.org/x/term", "go.yaml.in/yaml/v3"}},
 }
 
 // interfaces lists the exported interfaces outside the ports, each with the

@@ -463,6 +463,19 @@ func TestChangeInterruptsHandlers(t *testing.T) {
 		r.publish(event("a", "x", "k"))
 		<-attempts
 		began := time.Now()
+		// Who asks meanwhile is told to ask again, not that there is no such
+		// subscription.
+		meanwhile := time.AfterFunc(time.Second, func() {
+			for name, want := range map[string]headgate.Code{"h": headgate.CodeUnavailable, "nobody": headgate.CodeNotFound} {
+				if _, err := r.router.Settle(t.Context(), r.people.get("worker"), name, nil); headgate.CodeOf(err) != want {
+					t.Errorf("settle for %s during a change: %v, want %s", name, err, want)
+				}
+				if _, err := r.router.Pull(t.Context(), r.people.get("worker"), name, 1, 0); headgate.CodeOf(err) != want {
+					t.Errorf("pull from %s during a change: %v, want %s", name, err, want)
+				}
+			}
+		})
+		defer meanwhile.Stop()
 		r.put("h", Spec{Attempts: 1, Claim: Duration(2 * time.Hour), Deliver: Deliver{Handler: &Handler{}}})
 		if took := time.Since(began); took != 5*time.Second {
 			t.Errorf("the change took %s, want the 5s that handlers have", took)

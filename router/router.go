@@ -350,8 +350,8 @@ func (r *Router) sub(name string) *sub {
 }
 
 // enter is open for a caller that Run waits for; it calls background.Done.
-func (r *Router) enter(name string) (*sub, error) {
-	s, err := r.open(name)
+func (r *Router) enter(ctx context.Context, name string) (*sub, error) {
+	s, err := r.open(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -364,15 +364,28 @@ func (r *Router) enter(name string) (*sub, error) {
 	return s, nil
 }
 
-// open returns a running subscription, or the error for a caller.
-func (r *Router) open(name string) (*sub, error) {
+// open returns a running subscription, or the error for a caller. One that is
+// there but does not run (the node is starting, a change is being made) is
+// unavailable: not_found would make its consumers give up.
+func (r *Router) open(ctx context.Context, name string) (*sub, error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if s := r.subs[name]; s != nil {
+	s, running := r.subs[name], r.running
+	r.mu.Unlock()
+	switch {
+	case s != nil:
 		return s, nil
-	}
-	if !r.running {
+	case !running:
 		return nil, headgate.NewError(headgate.CodeUnavailable, "the router does not run")
 	}
-	return nil, headgate.NewError(headgate.CodeNotFound, "no subscription %.100q", name)
+	_, err := r.stored(ctx, name)
+	switch {
+	case headgate.CodeOf(err) == headgate.CodeNotFound:
+		return nil, headgate.NewError(headgate.CodeNotFound, "no subscription %.100q", name)
+	case err != nil:
+		return nil, err
+	}
+	return nil, &headgate.Error{
+		Code: headgate.CodeUnavailable, Detail: "subscription " + name + " does not run at the moment: it is being started or changed",
+		Fix: "Ask again in a moment.",
+	}
 }

@@ -70,7 +70,7 @@ type Settled struct {
 // not_found, forbidden, type_not_allowed, invalid_argument, draining,
 // unavailable.
 func (r *Router) Pull(ctx context.Context, p *headgate.Principal, name string, limit int, wait time.Duration) ([]Delivery, error) {
-	s, err := r.enter(name)
+	s, err := r.enter(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ type settling struct {
 // the call as a whole: not_found, forbidden, type_not_allowed,
 // invalid_argument, unavailable.
 func (r *Router) Settle(ctx context.Context, p *headgate.Principal, name string, settle []Settlement) ([]Settled, error) {
-	s, err := r.open(name)
+	s, err := r.open(ctx, name)
 	if err != nil {
 		return nil, err
 	}

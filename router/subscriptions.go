@@ -294,7 +294,7 @@ func (r *Router) setPaused(ctx context.Context, name string, paused bool) error 
 // order strict. It is for who released or discarded the head. A key that is
 // not blocked is not_found.
 func (r *Router) Unblock(ctx context.Context, name, stream, key string) error {
-	s, err := r.open(name)
+	s, err := r.open(ctx, name)
 	if err != nil {
 		return err
 	}

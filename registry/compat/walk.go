@@ -9,7 +9,7 @@ import (
 
 // maxWork bounds the steps of one comparison. A step is about a microsecond;
 // two versions of a schema of 200 properties take some thousands.
-const maxWork = 200_000
+const maxWork = 100_000
 
 // comparison is the state of one comparison of a writer and a reader.
 type comparison struct {

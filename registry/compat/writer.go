@@ -80,6 +80,7 @@ func (c *comparison) conjunction(nodes []*node, taken []string, mask typeSet) *w
 	for _, n := range nodes {
 		w.flatten(n, seen)
 	}
+	c.spend(2 * len(w.parts))
 	slices.SortFunc(w.parts, func(a, b *node) int { return a.id - b.id })
 	var key strings.Builder
 	for _, p := range w.parts {

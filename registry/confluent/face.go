@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -88,6 +87,7 @@ const (
 type call struct {
 	*http.Request
 	face      *face
+	outer     *gateway.Call
 	principal *headgate.Principal
 	context   string // from /contexts/NAME/ before the path; "" when absent
 	query     url.Values
@@ -115,7 +115,7 @@ func (f *face) on(pattern string, r right, h handler) { f.mux.Handle(pattern, ro
 
 // serve answers one call.
 func (f *face) serve(c *gateway.Call) {
-	a, err := f.run(c.R)
+	a, err := f.run(c)
 	if err != nil {
 		a = f.refusal(c.R, err)
 		if a.status == http.StatusUnauthorized {
@@ -136,7 +136,8 @@ func (f *face) serve(c *gateway.Call) {
 }
 
 // run finds the route, the caller and the answer.
-func (f *face) run(r *http.Request) (answer, error) {
+func (f *face) run(outer *gateway.Call) (answer, error) {
+	r := outer.R
 	if f.draining() {
 		return answer{}, &registry.Fault{Code: http.StatusServiceUnavailable, Detail: "The node is shutting down."}
 	}
@@ -151,7 +152,7 @@ func (f *face) run(r *http.Request) (answer, error) {
 	if err := allowed(p, rt.right); err != nil {
 		return answer{}, err
 	}
-	inner.principal = p
+	inner.principal, inner.outer = p, outer
 	if err := checkMedia(r); err != nil {
 		return answer{}, err
 	}
@@ -301,17 +302,18 @@ func checkMedia(r *http.Request) error {
 
 // read reads the body whole.
 func (c *call) read() ([]byte, error) {
-	if c.Body == nil {
-		return nil, nil
+	b, err := c.outer.Limited(maxBody)
+	switch headgate.CodeOf(err) {
+	case "":
+		return b, err
+	case headgate.CodeTooLarge:
+		return nil, &registry.Fault{Code: http.StatusRequestEntityTooLarge, Detail: headgate.AsError(err).Detail}
+	case headgate.CodeUnsupportedMediaType:
+		return nil, &registry.Fault{Code: http.StatusUnsupportedMediaType, Detail: headgate.AsError(err).Detail}
+	case headgate.CodeTimeout:
+		return nil, &registry.Fault{Code: http.StatusRequestTimeout, Detail: headgate.AsError(err).Detail}
 	}
-	b, err := io.ReadAll(io.LimitReader(c.Body, maxBody+1))
-	if err != nil {
-		return nil, &registry.Fault{Code: http.StatusBadRequest, Detail: "The body could not be read whole."}
-	}
-	if len(b) > maxBody {
-		return nil, &registry.Fault{Code: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("The body is larger than %d bytes.", maxBody)}
-	}
-	return b, nil
+	return nil, &registry.Fault{Code: http.StatusBadRequest, Detail: "The body could not be read whole."}
 }
 
 // refusal makes the two-field body of an error.

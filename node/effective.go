@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/headgate/headgate/registry/compat"
 )
 
 // Setting is one setting as a node would use it.
@@ -35,7 +37,7 @@ var defaults = [...]Setting{
 	{Path: "defaults.payload_max", Value: "512KiB"},
 	{Path: "defaults.retain", Value: "7d"},
 	{Path: "defaults.roots", Value: "100/s"},
-	{Path: "contracts.compatibility", Value: "none"},
+	{Path: "contracts.compatibility", Value: "backward"},
 	{Path: "contracts.unknown_fields", Value: "as_schema"},
 	{Path: "quarantine.retain", Value: "14d"},
 	{Path: "quarantine.refusal_quota", Value: "1000"},
@@ -110,6 +112,18 @@ func fieldNames(t reflect.Type) []string {
 		names[i] = settingName(t.Field(i))
 	}
 	return names
+}
+
+// compatibility is the level of contracts where nothing else is configured: in
+// dev mode contracts change from minute to minute.
+func (l *Loaded) compatibility() string {
+	switch {
+	case l.Contracts.Compatibility != "":
+		return l.Contracts.Compatibility
+	case l.Dev:
+		return string(compat.None)
+	}
+	return string(compat.Backward)
 }
 
 // IsSet reports whether the file names the setting.

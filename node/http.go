@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/broker"
 	"github.com/headgate/headgate/gateway"
 	"github.com/headgate/headgate/internal/buildinfo"
+	"github.com/headgate/headgate/registry/confluent"
 )
 
 func (n *Node) openHTTP(_ context.Context, _ Options) error {
@@ -35,9 +36,17 @@ func (n *Node) openHTTP(_ context.Context, _ Options) error {
 	if n.gateway, err = gateway.New(cfg); err != nil {
 		return err
 	}
-	return admin.Mount(n.gateway, admin.Config{
+	err = admin.Mount(n.gateway, admin.Config{
 		Registry: n.Registry, Router: n.Router, Quarantine: n.Quarantine, Principals: n.Principals, Index: n.Index,
 		Broker: n.Broker, Store: n.Store, Topology: n.Topology, Findings: n.findings, Version: buildinfo.String(),
+	})
+	if err != nil {
+		return err
+	}
+	// After the document of the API was made: the face for clients of a
+	// registry is theirs to describe.
+	return confluent.Mount(n.gateway, confluent.Config{
+		Registry: n.Registry, Principals: n.Principals, Version: buildinfo.String(), Log: n.log,
 	})
 }
 

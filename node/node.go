@@ -162,7 +162,7 @@ func (n *Node) undeclarePrincipals(ctx context.Context) error {
 
 func (n *Node) openContracts(ctx context.Context, _ Options) error {
 	var err error
-	n.Registry, err = registry.Open(ctx, registry.Config{Store: n.Store, Policy: n.cfg.policy(), Compatibility: n.cfg.Contracts.Compatibility})
+	n.Registry, err = registry.Open(ctx, registry.Config{Store: n.Store, Policy: n.cfg.policy(), Compatibility: n.cfg.compatibility()})
 	if err != nil || n.cfg.Contracts.Dir == "" {
 		return err
 	}

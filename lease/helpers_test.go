@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/pgstore"
 	"github.com/headgate/headgate/store/sqlitestore"
+	"pgregory.net/rapid"
 )
 
 func worker(name string) *headgate.Principal {
@@ -128,4 +129,22 @@ func want(t testing.TB, what string, err error, code headgate.Code) {
 	if got := headgate.CodeOf(err); got != code {
 		t.Errorf("%s: %v, want %q", what, err, code)
 	}
+}
+
+// jumps are what a clock does between two calls.
+var jumps = []time.Duration{0, 1, time.Microsecond, time.Second, time.Hour, -time.Microsecond, -time.Second, -time.Hour, 365 * 24 * time.Hour}
+
+// newRigOver is newRig for property tests, which have no end of their own.
+func newRigOver(t *rapid.T) *rig {
+	base, err := sqlitestore.Open(t.Context(), sqlitestore.Config{Memory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = base.Close() })
+	c := &clocked{Store: base, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	s, err := Open(t.Context(), Config{Store: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &rig{Service: s, st: c}
 }

@@ -73,7 +73,7 @@ func (d *DB) Tx(ctx context.Context, pool *pgxpool.Pool, f fence.Fence, o pgx.Tx
 		return d.refused(f, err)
 	}
 	err = tx.Commit(ctx)
-	if err != nil && State(err) == "" && conn.Conn().IsClosed() && !pgconn.SafeToRetry(err) {
+	if err != nil && conn.Conn().IsClosed() && !pgconn.SafeToRetry(err) { // also when the server said why: it may have committed before
 		return &headgate.Error{Code: headgate.CodeUnavailable, Outcome: headgate.Unknown, Detail: "The connection broke while the transaction committed.", Err: err}
 	}
 	return d.refused(f, err)

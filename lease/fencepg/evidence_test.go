@@ -186,8 +186,8 @@ func (r *rig) write(ctx context.Context, who, i int, f fence.Fence, random *rand
 	case e != nil && (e.Code == headgate.CodeLeaseExpired || e.Code == headgate.CodeLeaseClosing):
 		r.refused[id] = true
 		r.expired.Add(1)
-	case e != nil && e.Outcome == headgate.Unknown:
-		r.unknown.Add(1)
+	case e != nil && e.Outcome == headgate.Unknown, strings.HasPrefix(fencepg.State(err), "57"):
+		r.unknown.Add(1) // it may be there or not
 	case fencepg.State(err) != "":
 		r.refused[id] = true
 		r.other.Add(1)

@@ -22,7 +22,7 @@ import (
 
 func open(t testing.TB) *sql.DB {
 	t.Helper()
-	db, err := driver.Open("file:"+filepath.Join(t.TempDir(), "user.db")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(normal)")
+	db, err := driver.Open("file:" + filepath.Join(t.TempDir(), "user.db") + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(normal)")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -289,3 +289,5 @@ func (r *rig) hold(ctx context.Context, who, i int, f fence.Fence, random *rand.
 		}
 	}
 }
+
+func newRandom() *rand.Rand { return rand.New(rand.NewPCG(5, 6)) }

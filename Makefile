@@ -37,6 +37,9 @@ bench: build ## figures as ratios to a baseline of the same run
 bench-short: build ## the same, briefly, to keep the benchmarks alive
 	bin/headgate bench --short
 
+bench-peers: ## the contract engine against other JSON Schema libraries
+	cd internal/bench/peers && $(GO) test -run '^$$' -bench . -cpu 1
+
 campaign: ## the long forms of the hunts for loss (hours); record in docs/campaigns.md
 	HEADGATE_CAMPAIGN=1 scripts/services run $(GO) test -count=1 -timeout 6h $(PKGS)
 
@@ -50,4 +53,4 @@ fmt: ## format
 clean: ## remove what the build made
 	rm -rf bin .services
 
-.PHONY: help run build test lint unit fuzz bench bench-short campaign docs fmt clean
+.PHONY: help run build test lint unit fuzz bench bench-short bench-peers campaign docs fmt clean

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -189,9 +191,47 @@ func (a *app) printScene(w io.Writer, sc scene, r sceneResult) {
 	fmt.Fprintf(w, "  guarded    %d events ever admitted (gas %d, TTL %d), greatest hop %d, %d answers refused: %v\n\n",
 		r.Admitted, r.Gas, r.TTL, r.Depth, r.Cuts, r.Reasons)
 	shown := r.Tree
-	if r.Admitted > 40 {
-		fmt.Fprintf(w, "  the tree has %d events; headgate tree shows it whole on a real node\n", r.Admitted)
-		return
+	if r.Admitted > treeShown {
+		cuts := map[int]int{}
+		cutsByHop(r.Tree.Root, cuts)
+		for _, hop := range slices.Sorted(maps.Keys(cuts)) {
+			fmt.Fprintf(w, "  cut        %d answers to events of hop %d\n", cuts[hop], hop)
+		}
+		fmt.Fprintln(w)
+		shown.Shown = 0
+		shown.Root = topOf(r.Tree.Root, 2, &shown.Shown)
 	}
 	_ = writeTree(w, &shown)
+}
+
+// treeShown is how many events a tree may have to be drawn whole.
+const treeShown = 40
+
+// cutsByHop counts the refused answers to events of each hop.
+func cutsByHop(n *api.Node, cuts map[int]int) {
+	if n == nil {
+		return
+	}
+	for _, c := range n.Cuts {
+		cuts[n.Hop] += c.Count
+	}
+	for _, child := range n.Children {
+		cutsByHop(child, cuts)
+	}
+}
+
+// topOf copies the first hops of a tree and counts its events.
+func topOf(n *api.Node, hops int, count *int) *api.Node {
+	if n == nil {
+		return nil
+	}
+	*count++
+	top := *n
+	top.Children = nil
+	if hops > 0 {
+		for _, child := range n.Children {
+			top.Children = append(top.Children, topOf(child, hops-1, count))
+		}
+	}
+	return &top
 }

@@ -44,7 +44,7 @@ func (g *Gateway) checkSite(r *http.Request) error {
 	if !g.hostAllowed(r, host) {
 		return &headgate.Error{
 			Code: headgate.CodeForbidden, Detail: "The Host header names a host that this node does not serve.",
-			Fix: "Call the node by its address or a name in its list of hosts.",
+			Fix: "Call the node by its address or a name in its list of hosts (setting hosts).",
 		}
 	}
 	origin := r.Header.Get("Origin")
@@ -57,7 +57,7 @@ func (g *Gateway) checkSite(r *http.Request) error {
 	}
 	return &headgate.Error{
 		Code: headgate.CodeForbidden, Detail: "The Origin header names a web page that may not call this node.",
-		Fix: "Add the origin to the node's list of origins.",
+		Fix: "Add the origin to the node's list of origins (setting origins).",
 	}
 }
 

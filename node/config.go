@@ -16,6 +16,13 @@ type Config struct {
 	Data string `yaml:"data"`
 	// Listen is the address of the HTTP API. Default 127.0.0.1:7420.
 	Listen string `yaml:"listen"`
+	// Hosts are the names, without port, by which clients call a node that a
+	// proxy on the same host stands before. Over loopback no other name but
+	// localhost is served; over other connections any is when there are none.
+	Hosts []string `yaml:"hosts"`
+	// Origins are the web origins, such as https://desk.example.org, whose pages
+	// may call the API; by default the node's own alone.
+	Origins []string `yaml:"origins"`
 	// Store says where control state lives.
 	Store StoreConfig `yaml:"store"`
 	// Broker says where events live.

@@ -25,6 +25,7 @@ func (n *Node) openHTTP(_ context.Context, _ Options) error {
 	if host != "" && net.ParseIP(host) == nil {
 		cfg.Hosts = []string{host}
 	}
+	cfg.Hosts, cfg.Origins = append(cfg.Hosts, n.cfg.Hosts...), n.cfg.Origins
 	if !n.cfg.Memory {
 		cfg.SpoolDir = filepath.Join(n.cfg.dataDir(), "spool")
 		if err := emptyDir(cfg.SpoolDir); err != nil {

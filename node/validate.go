@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -102,6 +103,16 @@ func (l *Loaded) validateNode(p *problems) {
 	}
 	if _, _, err := net.SplitHostPort(l.listen()); err != nil {
 		p.add("listen", "want HOST:PORT, not %q", clip([]byte(l.Listen)))
+	}
+	for i, name := range l.Hosts {
+		if name == "" || strings.ContainsAny(name, ":/ ") {
+			p.add(fmt.Sprintf("hosts[%d]", i), "want a name without port, not %q", clip([]byte(name)))
+		}
+	}
+	for i, origin := range l.Origins {
+		if u, err := url.Parse(origin); err != nil || u.Host == "" || origin != u.Scheme+"://"+u.Host {
+			p.add(fmt.Sprintf("origins[%d]", i), "want SCHEME://HOST[:PORT], not %q", clip([]byte(origin)))
+		}
 	}
 	l.validateStore(p)
 	oneOf(p, "broker.driver", l.Broker.Driver, "nats", "memory")

@@ -32,6 +32,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"ready":  ready_,
 			"status": status,
+			"named":  named,
 		},
 		UpdateScripts: *update,
 	})

@@ -133,7 +133,7 @@ func placeOrders(t *testing.T, shop *client.Client, orders int, disasters map[in
 // checks how it says so.
 func awaitUnavailable(t *testing.T, c *client.Client) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for {
 		_, err := c.Contracts(ctx, client.Page{})
@@ -156,7 +156,7 @@ func awaitUnavailable(t *testing.T, c *client.Client) {
 // waitCharged waits until the stream holds each order and one charge for it.
 func waitCharged(t *testing.T, c *client.Client, orders int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	for {
 		d, err := c.Doctor(ctx)

@@ -258,6 +258,7 @@ func (s *Store) settings(params map[string]string, p purpose) {
 		"statement_timeout":                   ms(s.cfg.StatementTimeout),
 		"lock_timeout":                        ms(s.cfg.LockTimeout),
 		"idle_in_transaction_session_timeout": ms(idle),
+		"idle_session_timeout":                "0", // an idle writer keeps its schema
 		// A host that vanished must not keep its locks for hours.
 		"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3", "tcp_user_timeout": "25000",
 		// Every query has its index. A plan that was made while a table was small

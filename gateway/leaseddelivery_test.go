@@ -1,7 +1,9 @@
 package gateway_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/client"
 	"github.com/headgate/headgate/internal/nodetest"
+	"github.com/headgate/headgate/router"
 )
 
 const leasedWait = 20 * time.Second
@@ -163,5 +166,63 @@ func TestUnreadableResourceParks(t *testing.T) {
 	page, err := n.Client(t, "admin").Quarantine(t.Context(), client.QuarantineFilter{Subscription: "one"}, client.Page{})
 	if err != nil || len(page.Records) != 1 || page.Records[0].Reason != "lease_unreadable" {
 		t.Errorf("%+v, %v", page, err)
+	}
+}
+
+// TestHandlerUnderALease: a handler of the node's process works under the
+// lease, too, and what it emits after it lost the lease is not stored.
+func TestHandlerUnderALease(t *testing.T) {
+	n := nodetest.Start(t, nil)
+	admin := n.Client(t, "admin")
+	got := make(chan *router.DeliveryLease, 16)
+	revoked := make(chan error, 16)
+	attempt := 0
+	err := n.Router.Handle("inside", func(ctx context.Context, d *router.Delivery, out *router.Emitter) error {
+		got <- d.Lease
+		if attempt++; attempt == 1 { // it loses its lease in the middle
+			_, err := admin.Revoke(ctx, "ticket/7", api.RevokeRequest{Mode: "terminate"})
+			revoked <- err
+		}
+		out.Emit(&headgate.Event{Type: "ticket.triaged", Data: []byte(`{"ticket_id":"7","team":"billing"}`)})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = n.Client(t, "triage").PutSubscription(t.Context(), "inside", api.SubscriptionSpec{
+		Types: []string{"ticket.opened"}, Lease: "ticket/{data.ticket_id}", Backoff: "1ms..2ms",
+		Claim: api.Duration(500 * time.Millisecond), Deliver: api.Deliver{Handler: &struct{}{}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	openTicket(t, n, "e1", "7")
+	first := <-got
+	if err := <-revoked; err != nil || first == nil || first.Resource != "ticket/7" {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	second := <-got
+	if second == nil || second.Epoch <= first.Epoch {
+		t.Errorf("%+v after %+v", second, first)
+	}
+	tail, err := admin.Tail(t.Context(), client.TailOpts{Types: []string{"ticket.triaged"}, From: "beginning"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tail.Close()
+	m, err := tail.Next()
+	if err != nil || m.Event == nil || !strings.Contains(string(m.Event.Event), fmt.Sprintf(`"fence":"ticket/7@%d"`, second.Epoch)) {
+		t.Errorf("%+v, %v", m, err)
+	}
+	total := uint64(0)
+	stats, err := n.Broker.Stat(t.Context(), "events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, st := range stats {
+		total += st.Next
+	}
+	if total != 2 {
+		t.Errorf("%d events are stored, want the ticket and one answer", total)
 	}
 }

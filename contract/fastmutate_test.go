@@ -110,12 +110,9 @@ func newMutator(t testing.TB, rng *rand.Rand, schema []byte, payloads []*tree) *
 	for _, p := range payloads {
 		m.values = append(m.values, p.all(nil)...)
 	}
-	for _, raw := range []string{
+	m.scalars = append(m.scalars,
 		"null", "true", "false", `""`, `"x"`, "0", "-0", "1", "-1", "1.0", "1e2", "1.5", "1e400", "1e401", "-1e-400",
-		"9007199254740993", "0.1", "100000000000000000000", `"\u00e9\ud83d\ude00"`, `"2026-02-30T25:00:00Z"`,
-	} {
-		m.scalars = append(m.scalars, raw)
-	}
+		"9007199254740993", "0.1", "100000000000000000000", `"\u00e9\ud83d\ude00"`, `"2026-02-30T25:00:00Z"`)
 	m.names = append(m.names, `""`, `"invented"`, `"x"`)
 	return m
 }

@@ -58,6 +58,7 @@ function ask(name, group, fn) {
 }
 
 for (const file of fs.readdirSync(dir).sort()) {
+  if (/\.(schema|test)\.json$/.test(file)) continue;
   const full = path.join(dir, file);
   const [group] = JSON.parse(fs.readFileSync(full, 'utf8'));
   if (group.schema === true) continue;

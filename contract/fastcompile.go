@@ -14,7 +14,7 @@ import (
 const (
 	maxFastValues   = 1 << 15
 	maxFastChildren = maxNames // names of objects, elements of prefixes
-	maxFastPatterns = 6       // of one object
+	maxFastPatterns = 6        // of one object
 )
 
 // fastCompiler merges the schemas of a program by the values that they apply

@@ -30,9 +30,9 @@ type nameKey struct {
 const (
 	nameMix      = 0x9E3779B97F4A7C15
 	maxNames     = 1<<16 - 1 // of one table
-	nameSeeds    = 256 // tried for one size of the table
-	maxNameSlack = 3   // doublings of the table in search of a perfect seed
-	maxPerfect   = 512 // names beyond which no seed is searched
+	nameSeeds    = 256       // tried for one size of the table
+	maxNameSlack = 3         // doublings of the table in search of a perfect seed
+	maxPerfect   = 512       // names beyond which no seed is searched
 )
 
 func newNameTable(names []string) nameTable {

@@ -44,10 +44,10 @@ type fastPending struct {
 // is none.
 func compileFast(g *program, pol Policy) (*fastProgram, string) {
 	for _, n := range g.nodes {
-		if len(g.recursiveTargets(n)) > 1 {
+		if n.recRef != nil && len(g.recursiveTargets(n)) != 1 {
 			return nil, placeWords(n.at) + ": $recursiveRef has several targets"
 		}
-		if len(g.dynamicTargets(n)) > 1 {
+		if n.dynRef != nil && len(g.dynamicTargets(n)) != 1 {
 			return nil, placeWords(n.at) + ": $dynamicRef has several targets"
 		}
 	}

@@ -85,7 +85,7 @@ func TestOneWorkerPerTicket(t *testing.T) {
 // TestSupersededWorkerSettlesNothing: neither an ack with events nor a retry
 // nor a reject passes once the lease was taken away.
 func TestSupersededWorkerSettlesNothing(t *testing.T) {
-	for _, outcome := range []string{"ack", "retry", "reject"} {
+	for _, outcome := range []string{"ack", "ack with an event", "retry", "reject"} {
 		t.Run(outcome, func(t *testing.T) {
 			n := nodetest.Start(t, nil)
 			leasedSubscription(t, n, "one")
@@ -99,8 +99,9 @@ func TestSupersededWorkerSettlesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := api.Settlement{Claim: d.Claim, Outcome: outcome}
-			if outcome == "ack" {
+			verb, _, emits := strings.Cut(outcome, " ")
+			s := api.Settlement{Claim: d.Claim, Outcome: verb}
+			if emits {
 				s.Emit = []json.RawMessage{json.RawMessage(`{"type":"ticket.triaged","data":{"ticket_id":"7","team":"billing"}}`)}
 			}
 			out, err := triage.Settle(t.Context(), "one", s)

@@ -148,10 +148,9 @@ func writerChild(ctx context.Context) error {
 	failed := make(chan error)
 	for k := range 6 {
 		go func() {
-			for {
-				if err := writeKey(ctx, k); err != nil {
-					time.Sleep(20 * time.Millisecond) // the server is down; this is no test's wait
-				}
+			tick := time.NewTicker(20 * time.Millisecond) // between attempts, while the server is down
+			for range tick.C {
+				_ = writeKey(ctx, k) // it goes on until this process is killed
 			}
 		}()
 	}

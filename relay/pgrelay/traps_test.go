@@ -451,6 +451,44 @@ func TestTrap17SupersededEpochSubmitsNothing(t *testing.T) {
 	r.verify(10)
 }
 
+// A leader that was stopped, and goes on when others may lead, must not submit.
+func TestTrap17StoppedLeaderSubmitsNothing(t *testing.T) {
+	r := newRig(t, pgtest.URL(t))
+	var ahead atomic.Int64
+	src, err := pgrelay.New(pgrelay.Config{URL: r.db, Beat: 5 * time.Second, Log: r.log(), Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+	must(t, err)
+	x := r.run(func(c *relay.Config) { c.Source = src })
+	r.emit(1, 5)
+	x.wait(t, 5)
+	ahead.Store(int64(time.Hour)) // the process was stopped for an hour
+	r.emit(6, 10)
+	x.wait(t, 10)
+	if e := pgtest.Exec(t, r.db, `SELECT epoch FROM headgate.relay_state`)[0][0]; e != "2" {
+		t.Errorf("the rows went out under epoch %s; the lead had to be taken anew", e)
+	}
+	r.verify(10)
+}
+
+// A leader whose host vanished holds the lock until the server notices; the
+// standby does not wait for that.
+func TestTrap18VanishedLeaderIsEnded(t *testing.T) {
+	r := newRig(t, pgtest.URL(t))
+	r.emit(1, 3)
+	slot := pgtest.Exec(t, r.db, `SELECT slot FROM headgate.installation`)[0][0]
+	gone := r.connect()
+	ctx := context.Background()
+	_, err := gone.Exec(ctx, `SELECT pg_advisory_lock(hashtextextended('headgate relay ' || $1, 0))`, slot)
+	must(t, err)
+	_, err = gone.Exec(ctx, `UPDATE headgate.relay_state SET epoch = 1, renewed = clock_timestamp() + interval '1 second'`)
+	must(t, err)
+	x := r.run(nil)
+	x.wait(t, 3)
+	if err := gone.Ping(ctx); err == nil {
+		t.Error("two sessions hold the lock")
+	}
+	r.verify(3)
+}
+
 func TestTrap21IDReuse(t *testing.T) {
 	r := newRig(t, pgtest.URL(t))
 	x := r.run(nil)

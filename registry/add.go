@@ -80,7 +80,11 @@ const maxTries = 16
 // add registers. Everything that takes long (compiling, comparing) is done on
 // a snapshot; the write is done only if the subject is still the same.
 func (r *Registry) add(ctx context.Context, a *addition) (added, error) {
-	for range maxTries {
+	for try := range maxTries {
+		if try == 1 { // from now on one after the other, at least in this process
+			r.turn.Lock()
+			defer r.turn.Unlock()
+		}
 		done, err := r.tryAdd(ctx, a)
 		if !errors.Is(err, errChanged) {
 			return done, err
@@ -170,6 +174,8 @@ func permitted(a *addition, s *state) error {
 		return fault(FaultNotPermitted, "Subject %s is not in import mode", subject)
 	case s.mode != Import && a.sub.Version > 0 && a.sub.Version != s.highest+1:
 		return fault(FaultInvalidSchema, "Version %d is not the next version of subject %s, which is %d", a.sub.Version, subject, s.highest+1)
+	case slices.ContainsFunc(s.versions, func(v store.RegistryVersion) bool { return a.sub.Version > 0 && v.Version == a.sub.Version }):
+		return fault(FaultIDMismatch, "Version %d of subject %s is another schema", a.sub.Version, subject)
 	case a.name.gated() && a.sub.Version > 0 && a.sub.Version != s.highest+1:
 		return fault(FaultNotPermitted, "Subject %s has contracts, whose versions have no gaps: the next one is %d", subject, s.highest+1)
 	}

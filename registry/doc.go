@@ -1,5 +1,6 @@
-// Package registry keeps the contracts: subjects, versions, deletion, drafts,
-// and the set of compiled contracts that the perimeter looks up.
+// Package registry keeps the contracts and every other schema that clients
+// register: subjects, versions, ids, references, deletion, drafts, levels of
+// compatibility, and the set of compiled contracts that the perimeter looks up.
 //
 // # Model
 //
@@ -13,19 +14,31 @@
 // first explicit registration of its subject takes its place: the draft is
 // then deleted like any other version.
 //
+// Clients of a registry see the same subjects, and more of them: in contexts
+// of their own, under any name, in Avro. What they register under the name of
+// an event type in JSON Schema is its contract. Ids, versions and references as
+// they know them are kept beside the contracts, in the same transactions;
+// drafts are contracts alone.
+//
 // # Invariants
 //
 //  1. Lookup takes no lock and sees either the set before a change or the set
 //     after it.
-//  2. Versions of a subject have no gaps, and a number is never used twice,
-//     also after a deletion.
+//  2. Versions of a contract have no gaps, and a number is never used twice,
+//     also after a deletion. Subjects that never had a contract start at 1
+//     again after a deletion for good.
 //  3. Registering the very schema that is in use changes nothing, whoever else
 //     does so at the same time. The very schema is one with the same digest:
 //     white space, the order of members and the spelling of numbers and
 //     strings do not count, the policy does.
 //  4. Deletion is soft: a version stays readable, so that old verdicts can be
 //     explained.
-//  5. What Lookup returns was committed to the store before.
+//  5. One content has one id in a context, and no id is given twice.
+//  6. No version is registered that the subject's level of compatibility does
+//     not allow, by whichever way it comes, unless in an import.
+//  7. A schema that another one refers to is not deleted before it.
+//  8. Nothing is fetched: references lead to registered versions.
+//  9. What Lookup returns was committed to the store before.
 //
 // # Failure
 //
@@ -36,6 +49,7 @@
 // # Concurrency
 //
 // A Registry is safe for concurrent use. Contracts are compiled outside of
-// every lock and transaction. Changes that another node makes are not seen
+// every lock and transaction, and compared there: a write is done only if the
+// subject is as it was when it was compared. Changes that another node makes are not seen
 // before the registry is opened again.
 package registry

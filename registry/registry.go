@@ -39,6 +39,9 @@ type Registry struct {
 
 	inUse atomic.Pointer[map[string]*contract.Contract]
 
+	// turn serialises registrations that met another one.
+	turn sync.Mutex
+
 	// mu serialises the publication of a changed set, never its readers.
 	mu     sync.Mutex
 	broken map[string]error

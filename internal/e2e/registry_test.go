@@ -6,10 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/sr"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/servertest"
 )
 
@@ -29,6 +31,9 @@ const (
 	shopV1  = `{"type":"object","properties":{"id":{"type":"string"}},"required":["id"],"additionalProperties":false}`
 	shopV2  = `{"type":"object","properties":{"id":{"type":"string"},"n":{"type":"integer"}},"required":["id"],"additionalProperties":false}`
 )
+
+// shopV3 is shopV2 with one more optional property.
+var shopV3 = strings.Replace(shopV2, `"n":`, `"m":{"type":"string"},"n":`, 1)
 
 // registryNode runs a node and returns it with the token of each principal.
 func registryNode(t *testing.T) (*servertest.Server, map[string]string) {
@@ -120,6 +125,20 @@ func TestRegistryServesFranzGo(t *testing.T) {
 	wantCode(t, "an incompatible contract", err, 409)
 	_, err = cl.CreateSchema(ctx, "shop.order", json(shopV2))
 	noErr(t, "a compatible contract", err)
+
+	// The same subject by our own API, under the same level.
+	own := srv.Client(tokens["keeper"])
+	_, _, err = own.PutContract(ctx, "shop.order", []byte(`{"type":"object","properties":{"id":{"type":"integer"}},"additionalProperties":false}`))
+	if headgate.CodeOf(err) != headgate.CodeContractIncompatible || !strings.Contains(err.Error(), "type_narrowed") {
+		t.Errorf("an incompatible contract by PUT: %v", err)
+	}
+	put, created, err := own.PutContract(ctx, "shop.order", []byte(shopV3))
+	noErr(t, "a contract by PUT", err)
+	latest, err := cl.SchemaByVersion(ctx, "shop.order", -1)
+	noErr(t, "the latest version", err)
+	if !created || put.Version != 3 || latest.Version != 3 || latest.Schema.Schema != shopV3 {
+		t.Errorf("put %+v, latest %+v", put, latest)
+	}
 
 	outer := sr.Schema{
 		Schema: `{"type":"record","name":"Box","namespace":"shop","fields":[{"name":"o","type":"shop.Order"}]}`, Type: sr.TypeAvro,

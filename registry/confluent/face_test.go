@@ -315,6 +315,7 @@ func TestModes(t *testing.T) {
 		{"import", "PUT", "/mode/i-value", `{"mode":"IMPORT"}`, 200, `{"mode":"IMPORT"}`},
 		{"with an id and a version", "POST", "/subjects/i-value/versions", submit("", avroC, `,"id":100,"version":1`), 200, `{"id":100}`},
 		{"an id that is taken", "POST", "/subjects/i-value/versions", submit("", avroB, `,"id":100,"version":2`), 422, "code 42207"},
+		{"a version that is taken", "POST", "/subjects/i-value/versions", submit("", avroB, `,"id":102,"version":1`), 422, "code 42207"},
 		{"another id for a known schema", "POST", "/subjects/i-value/versions", submit("", avroA, `,"id":101,"version":2`), 422, "code 42207"},
 		{"ids go on above", "POST", "/subjects/z-value/versions", submit("", avroB, ""), 200, `{"id":101}`},
 		{"forwarding does not exist", "PUT", "/mode", `{"mode":"FORWARD"}`, 422, "code 42204"},

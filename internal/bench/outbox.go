@@ -337,6 +337,23 @@ func (a *acks) wait(ctx context.Context, n int) error {
 	return nil
 }
 
+// warmUp is how many events go before the measured ones.
+const warmUp = 50
+
+// warm sends events through until the relay runs, and forgets their times.
+func (b *outboxBench) warm(ctx context.Context, sql string, first int64, a *acks) error {
+	if err := b.paced(ctx, sql, first, warmUp, a); err != nil {
+		return err
+	}
+	if err := a.wait(ctx, warmUp); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.acked)
+	return nil
+}
+
 // latency is from the commit until the broker's durable acknowledgement.
 func (b *outboxBench) latency(ctx context.Context) error {
 	count := b.r.long(10_000)
@@ -355,11 +372,14 @@ func (b *outboxBench) latency(ctx context.Context) error {
 	if stop, err = b.relay(ctx, ours); err != nil {
 		return err
 	}
+	if err := b.warm(ctx, withOutbox, 900_000, ours); err != nil {
+		return err
+	}
 	before := usage()
 	if err := b.paced(ctx, withOutbox, 1_000_000, count, ours); err != nil {
 		return err
 	}
-	if err := ours.wait(ctx, count); err != nil {
+	if err := ours.wait(ctx, count+warmUp); err != nil {
 		return err
 	}
 	cpu := float64(usage()-before) / float64(count) / 1e3
@@ -368,10 +388,13 @@ func (b *outboxBench) latency(ctx context.Context) error {
 	}
 	theirs := newAcks()
 	halt := b.polling(ctx, theirs)
+	if err := b.warm(ctx, withPolled, 1_900_000, theirs); err != nil {
+		return err
+	}
 	if err := b.paced(ctx, withPolled, 2_000_000, count, theirs); err != nil {
 		return err
 	}
-	if err := theirs.wait(ctx, count); err != nil {
+	if err := theirs.wait(ctx, count+warmUp); err != nil {
 		return err
 	}
 	if err := halt(); err != nil {

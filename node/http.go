@@ -18,7 +18,7 @@ func (n *Node) openHTTP(_ context.Context, _ Options) error {
 	host, _, _ := net.SplitHostPort(n.cfg.listen()) // checked by Validate
 	cfg := gateway.Config{
 		Perimeter: n.Perimeter, Router: n.Router, Principals: n.Principals, Broker: n.Broker, Topology: n.Topology, Leases: n.Leases,
-		Metrics: n.metrics.Handler(), ProtectMetrics: !Loopback(n.cfg.listen()), Ready: n.ready.check, Log: n.log,
+		Metrics: n.metrics.Handler(), ProtectMetrics: !Loopback(n.cfg.listen()), Ready: n.checkReady, Log: n.log,
 		Requests: func(i gateway.RequestInfo) { n.metrics.Request(i.Route, i.Status, i.Duration, i.BytesIn) },
 		Limits:   gateway.Limits{Bytes: int64(n.cfg.Limits.InFlight), BulkBody: int64(n.cfg.Limits.Body)},
 	}
@@ -55,6 +55,9 @@ func (n *Node) openHTTP(_ context.Context, _ Options) error {
 // findings are what the node itself knows to be wrong or unsafe.
 func (n *Node) findings(context.Context) []api.Finding {
 	var out []api.Finding
+	if e := headgate.AsError(n.brokerHealth()); e != nil {
+		out = append(out, api.Finding{Severity: "error", What: "No event can be stored: " + e.Detail, Fix: e.Fix})
+	}
 	for _, w := range n.warnings {
 		out = append(out, api.Finding{Severity: "warning", What: w})
 	}

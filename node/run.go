@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,23 @@ func (r *readiness) check(context.Context) error {
 	return nil
 }
 
+// checkReady returns why the node takes no work.
+func (n *Node) checkReady(ctx context.Context) error {
+	if err := n.ready.check(ctx); err != nil {
+		return err
+	}
+	return n.brokerHealth()
+}
+
+// brokerHealth returns why nothing can be stored until the node is started
+// anew, as far as the driver says so.
+func (n *Node) brokerHealth() error {
+	if b, ok := n.Broker.(interface{ Healthy() error }); ok {
+		return b.Healthy()
+	}
+	return nil
+}
+
 // Listen opens the listener of the configured address. An address that other
 // hosts reach is allowed: every request needs a token there as well.
 func (n *Node) Listen(ctx context.Context) (net.Listener, error) {
@@ -50,7 +68,10 @@ func (n *Node) Listen(ctx context.Context) (net.Listener, error) {
 func (n *Node) Run(ctx context.Context, ln net.Listener) error {
 	url := "http://" + ln.Addr().String()
 	if err := writeFile(filepath.Join(n.cfg.dataDir(), URLFile), url+"\n", 0o644); err != nil {
-		return errors.Join(err, ln.Close(), n.Close(context.WithoutCancel(ctx)))
+		// It only saves the command line a flag. A node on a full disk must
+		// start all the same, so that what is stored can be worked off.
+		n.log.Warn("the address could not be written down", "file", URLFile, "error", err)
+		_ = os.Remove(filepath.Join(n.cfg.dataDir(), URLFile)) // of another run: worse than none
 	}
 	// Two rings: the door closes when ctx ends; what is behind it is told to
 	// stop only when the door is closed.

@@ -94,6 +94,32 @@ func (b *Broker) shared() bool { return b.embedded == nil }
 // Caps implements [broker.Broker].
 func (b *Broker) Caps() broker.Caps { return b.caps }
 
+// Healthy returns why events cannot be stored any more until the broker is
+// opened anew, or nil: the disk failed a write of the embedded server. What is
+// stored can still be read. Publish refuses new events meanwhile.
+func (b *Broker) Healthy() error {
+	if b.embedded == nil {
+		return nil
+	}
+	if !b.embedded.failed.Load() {
+		return nil
+	}
+	// What failed is in the log: this goes to whoever publishes.
+	return &headgate.Error{
+		Code: headgate.CodeNotDurable, Detail: "the disk of the event store failed while an event was written",
+		Fix: "Free or mend the disk, then restart the node; nothing that was acknowledged is lost.",
+	}
+}
+
+// refusal returns the result for every new event while none can be stored,
+// and whether that is so.
+func (b *Broker) refusal() (broker.Result, bool) {
+	if err := b.Healthy(); err != nil {
+		return broker.Result{Outcome: broker.OutcomeThrottled, Err: err}, true
+	}
+	return b.disk.refusal()
+}
+
 // DamagedFrames returns how many times a stored message could not be read.
 func (b *Broker) DamagedFrames() uint64 { return b.damaged.Load() }
 

@@ -8,8 +8,13 @@ import (
 	"github.com/headgate/headgate/broker"
 )
 
-// diskCheckEvery bounds how old the answer about free space may be.
-const diskCheckEvery = time.Second
+// diskCheckEvery bounds how old the answer about free space may be, while
+// there is more of it than closeBy times what is too little. Nearer to that,
+// every publish asks: a disk that is written full fails the server for good.
+const (
+	diskCheckEvery = time.Second
+	closeBy        = 4
+)
 
 // disk watches the free space behind an embedded server. It asks when somebody
 // publishes, never by itself.
@@ -21,6 +26,7 @@ type disk struct {
 
 	mu    sync.Mutex
 	asked time.Time
+	near  bool
 	low   int64 // bytes free when that was too little, else -1
 }
 
@@ -39,9 +45,12 @@ func (d *disk) refusal() (broker.Result, bool) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if now := d.now(); d.asked.IsZero() || now.Sub(d.asked) >= diskCheckEvery {
+	if now := d.now(); d.asked.IsZero() || d.near || now.Sub(d.asked) >= diskCheckEvery {
 		d.asked, d.low = now, -1
-		if free, size, err := d.free(d.path); err == nil && free < d.threshold(size) {
+		free, size, err := d.free(d.path)
+		least := d.threshold(size)
+		d.near = err == nil && free < closeBy*least
+		if err == nil && free < least {
 			d.low = free
 		}
 	}

@@ -31,9 +31,27 @@ func TestLowDiskThrottles(t *testing.T) {
 	if results[1].Outcome != broker.OutcomeThrottled || headgate.CodeOf(results[1].Err) != headgate.CodeDiskFull {
 		t.Errorf("a new event is %s: %v", results[1].Outcome, results[1].Err)
 	}
-	free, now = 65<<20, now.Add(diskCheckEvery)
+	free = 65 << 20 // known at once, since it was low
 	if results, err = d.b.Publish(context.Background(), "s", events); err != nil || results[1].Outcome != broker.OutcomeStored {
 		t.Errorf("with space again: %v, %v", results, err)
+	}
+}
+
+// Near the limit every publish asks, far from it one a second.
+func TestDiskIsWatchedMoreCloselyWhenItIsLow(t *testing.T) {
+	now, free, asked := time.Now(), int64(1000), 0
+	d := &disk{min: 100, now: func() time.Time { return now }, low: -1, free: func(string) (int64, int64, error) { asked++; return free, 1 << 40, nil }}
+	for range 3 {
+		d.refusal()
+	}
+	free, now = 399, now.Add(diskCheckEvery)
+	d.refusal()
+	if asked != 2 {
+		t.Errorf("asked %d times, want once a second", asked)
+	}
+	free = 99
+	if _, low := d.refusal(); !low {
+		t.Error("space that went at once was not noticed")
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -22,6 +24,9 @@ const startTimeout = 5 * time.Minute
 type embedded struct {
 	server *server.Server
 	lock   *os.File
+	// failed is set once the server could not write: it then stores nothing
+	// more in that stream until it is started anew, and answers nobody.
+	failed atomic.Bool
 }
 
 // startEmbedded starts a server on the folder, which it creates if needed.
@@ -38,8 +43,8 @@ func startEmbedded(cfg Config) (*embedded, error) {
 		_ = lock.Close()
 		return nil, headgate.NewError(headgate.CodeUnavailable, "embedded NATS server: %v", err)
 	}
-	s.SetLoggerV2(serverLog{cfg.Logger}, false, false, false)
 	e := &embedded{server: s, lock: lock}
+	s.SetLoggerV2(serverLog{cfg.Logger, &e.failed}, false, false, false)
 	s.Start()
 	if !s.ReadyForConnections(startTimeout) {
 		e.stop()
@@ -79,7 +84,14 @@ func (e *embedded) stop() {
 
 // serverLog passes the server's warnings and errors on; its notices are about
 // a server that nobody else can see.
-type serverLog struct{ log *slog.Logger }
+type serverLog struct {
+	log    *slog.Logger
+	failed *atomic.Bool
+}
+
+// storeFailed is in what the server logs when it could not write an event. It
+// says so nowhere else: the publisher gets no answer.
+const storeFailed = "failed to store a msg on stream"
 
 // Noticef implements [server.Logger].
 func (l serverLog) Noticef(format string, v ...any) {
@@ -93,7 +105,11 @@ func (l serverLog) Warnf(format string, v ...any) {
 
 // Errorf implements [server.Logger].
 func (l serverLog) Errorf(format string, v ...any) {
-	l.log.Error("embedded NATS server", "error", fmt.Sprintf(format, v...))
+	text := fmt.Sprintf(format, v...)
+	if strings.Contains(text, storeFailed) && !l.failed.CompareAndSwap(false, true) {
+		return // said once; every later attempt fails alike
+	}
+	l.log.Error("embedded NATS server", "error", text)
 }
 
 // Fatalf implements [server.Logger]. The server's own loggers exit here; in a

@@ -113,7 +113,7 @@ func (c *call) run(ctx context.Context) {
 // twin, or is ours to store. mine lists the events of the submission.
 func (c *call) register() (sub *submission, mine []int, items []*item, twins []twin) {
 	b := c.s.b
-	full, refuse := b.disk.refusal()
+	full, refuse := b.refusal()
 	now := b.cfg.Now()
 	m := c.s.memory
 	m.mu.Lock()

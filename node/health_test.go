@@ -1,0 +1,87 @@
+package node
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/broker"
+	"github.com/headgate/headgate/broker/membroker"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/sqlitestore"
+)
+
+// sickly is a broker whose disk can fail.
+type sickly struct {
+	*membroker.Broker
+	failed atomic.Bool
+}
+
+func (s *sickly) Healthy() error {
+	if s.failed.Load() {
+		return headgate.NewError(headgate.CodeNotDurable, "the disk failed")
+	}
+	return nil
+}
+
+// A node whose broker stores nothing any more says so, and one that cannot
+// write its address down runs all the same.
+func TestBrokerFailureIsSeen(t *testing.T) {
+	b := &sickly{Broker: membroker.New(membroker.Config{})}
+	drivers := Drivers{
+		Stores: map[string]func(context.Context, StoreOptions) (store.Store, error){
+			"sqlite": func(ctx context.Context, _ StoreOptions) (store.Store, error) {
+				return sqlitestore.Open(ctx, sqlitestore.Config{Memory: true})
+			},
+		},
+		Brokers: map[string]func(context.Context, BrokerOptions) (broker.Broker, error){
+			"memory": func(context.Context, BrokerOptions) (broker.Broker, error) { return b, nil },
+		},
+	}
+	cfg, problems := Parse(nil)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	cfg.Dev, cfg.Memory, cfg.Data, cfg.Listen = true, true, t.TempDir(), "127.0.0.1:0"
+	// A folder in the way fails the write, as a full disk does.
+	if err := os.MkdirAll(filepath.Join(cfg.Data, URLFile+".new", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	n, err := Open(t.Context(), cfg, Options{Drivers: drivers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := n.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- n.Run(ctx, ln) }()
+	defer func() {
+		stop()
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+	}()
+	ready := func() int {
+		resp, err := http.Get("http://" + ln.Addr().String() + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	if got := ready(); got != http.StatusOK || len(n.findings(ctx)) != 0 {
+		t.Fatalf("ready %d, findings %v", got, n.findings(ctx))
+	}
+	b.failed.Store(true)
+	got := n.findings(ctx)
+	if ready() != http.StatusServiceUnavailable || len(got) != 1 || got[0].Severity != "error" {
+		t.Errorf("with a failed disk: ready %d, findings %v", ready(), got)
+	}
+}

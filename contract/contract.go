@@ -220,11 +220,13 @@ func (c *Contract) diagnose(payload []byte) *headgate.Verdict {
 		return verdict
 	}
 	lim := c.policy.limits()
-	fault := jsontext.Check(payload, lim)
-	var t tape
-	if fault == nil {
-		t, fault = readTape(payload, lim, nil)
+	if fault := jsontext.Check(payload, lim); fault != nil {
+		verdict.Violations = []headgate.Violation{faultViolation(fault)}
+		return verdict
 	}
+	buf := c.takeTape()
+	t, fault := readTape(payload, lim, *buf)
+	defer func() { c.giveTape(buf, t.values) }()
 	if fault != nil {
 		verdict.Violations = []headgate.Violation{faultViolation(fault)}
 		return verdict

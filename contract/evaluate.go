@@ -203,7 +203,7 @@ func (e *evaluator) head(n *node, v int32) (code headgate.ViolationCode, keyword
 		if n.format.name == "regex" {
 			e.work += len(s) * 16 // it is compiled
 		}
-		if !n.format.check(string(s)) {
+		if !n.format.check(viewString(s)) {
 			return headgate.ViolationBadFormat, "format"
 		}
 	}

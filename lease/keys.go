@@ -134,7 +134,7 @@ func (s *Service) openKeys(ctx context.Context) error {
 			}
 		}
 		if len(r.keys) == 0 {
-			if err := addKey(ctx, tx, secret[8:]); err != nil {
+			if err := addKey(ctx, tx, secret[8:], time.Time{}); err != nil {
 				return err
 			}
 		}
@@ -147,10 +147,15 @@ func (s *Service) openKeys(ctx context.Context) error {
 	return err
 }
 
-func addKey(ctx context.Context, tx *store.Tx, secret []byte) error {
+// addKey adds a key that is younger than the last one, whatever the clock
+// says: the order of the keys is that of their times.
+func addKey(ctx context.Context, tx *store.Tx, secret []byte, last time.Time) error {
 	now, err := tx.Leases.Now(ctx)
 	if err != nil {
 		return err
+	}
+	if !now.After(last.Add(time.Millisecond)) {
+		now = last.Add(time.Millisecond)
 	}
 	v := make([]byte, 0, keySize)
 	v = append(v, keyVersion)
@@ -184,7 +189,7 @@ func (s *Service) Rotate(ctx context.Context, force bool) error {
 				return err
 			}
 		}
-		if err := addKey(ctx, tx, secret[:]); err != nil {
+		if err := addKey(ctx, tx, secret[:], r.keys[len(r.keys)-1].created); err != nil {
 			return err
 		}
 		r, err = readRing(ctx, tx)

@@ -475,6 +475,7 @@ func TestKeysRotate(t *testing.T) {
 	r := newRig(t, memory(t))
 	g := r.acquire("a", "r")
 	other := service(t, r.st) // a second node
+	r.pass(time.Second)
 	if err := r.Rotate(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}

@@ -145,7 +145,10 @@ func (s *sub) commitAll(ctx context.Context, batch []*op) (again []*op) {
 		if one == nil {
 			continue
 		}
-		if headgate.CodeOf(one) != headgate.CodeQuarantineFull && !fenced(one) {
+		switch {
+		case fenced(one):
+			s.r.leases.Refused(one)
+		case headgate.CodeOf(one) != headgate.CodeQuarantineFull:
 			failures++
 		}
 		again = append(again, s.refuse([]*op{o}, one)...)

@@ -29,15 +29,18 @@
 // # Invariants
 //
 //  1. A payload is valid exactly when the schema library, with our formats
-//     asserted, says so, and the policy has no objection. The outside suites
-//     and the differential fuzz target hold this.
+//     asserted, says so, and the policy has no objection. The outside suites,
+//     the differential tests and the golden verdicts hold this.
 //  2. Nothing is ever fetched: no schema makes this package open a file or a
 //     connection.
 //  3. The cost of a contract is bounded when it is compiled ([MaxVisits]), and
 //     the work of a check by the payload's length; beyond it the payload is
 //     refused as too_complex. A payload is never in doubt.
 //  4. The same digest and bytes give the same verdict, byte for byte.
-//  5. A report echoes nothing of a payload but clipped names and samples,
+//  5. What the fast engine accepts, the general engine accepts; what it refuses
+//     is decided by the general engine. Acceptance by the fast engine costs no
+//     allocation, but for the format regex and unique arrays of containers.
+//  6. A report echoes nothing of a payload but clipped names and samples,
 //     escaped.
 //
 // # Failure

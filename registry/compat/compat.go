@@ -74,36 +74,49 @@ func Check(level Level, policy Policy, candidate Schema, earlier []Schema) []Dif
 		earlier = earlier[len(earlier)-1:]
 	}
 	var all []Difference
+	total := 0
+	compare := func(writer, reader Schema, version int, backward bool) {
+		if total > maxTotalWork {
+			return
+		}
+		ds, work := counted(policy, writer, reader)
+		if total += work; total > maxTotalWork {
+			ds = append(ds, Difference{Rule: newRules().tooComplex, At: "#", Writer: "#", Detail: "Earlier versions were not compared any more."})
+		}
+		for i := range ds {
+			ds[i].Version, ds[i].Backward = version, backward
+		}
+		all = append(all, ds...)
+	}
 	for i := len(earlier) - 1; i >= 0 && len(all) < maxReasons; i-- {
 		old := earlier[i]
 		if level.Backward() {
-			all = append(all, label(Compare(policy, old, candidate), old.Version, true)...)
+			compare(old, candidate, old.Version, true)
 		}
 		if level.Forward() {
-			all = append(all, label(Compare(policy, candidate, old), old.Version, false)...)
+			compare(candidate, old, old.Version, false)
 		}
 	}
 	return all[:min(len(all), maxReasons)]
 }
 
-func label(ds []Difference, version int, backward bool) []Difference {
-	for i := range ds {
-		ds[i].Version, ds[i].Backward = version, backward
-	}
-	return ds
-}
-
 // Compare returns why a reader with one schema cannot take everything that a
 // writer with another one may write, ordered by place and rule.
 func Compare(policy Policy, writer, reader Schema) []Difference {
-	rules := newRules()
+	ds, _ := counted(policy, writer, reader)
+	return ds
+}
+
+// counted is Compare, with the steps that it took.
+func counted(policy Policy, writer, reader Schema) ([]Difference, int) {
+	rules, work := newRules(), 0
 	if writer.Kind != reader.Kind {
-		return []Difference{{Rule: rules.kind, At: "#", Writer: "#", Detail: fmt.Sprintf("It is %s, and was %s.", reader.Kind, writer.Kind)}}
+		return []Difference{{Rule: rules.kind, At: "#", Writer: "#", Detail: fmt.Sprintf("It is %s, and was %s.", reader.Kind, writer.Kind)}}, 0
 	}
 	var ds []Difference
 	switch reader.Kind {
 	case JSON:
-		ds = compareJSON(rules, policy, writer, reader)
+		ds, work = compareJSON(rules, policy, writer, reader)
 	case Avro:
 		ds = compareAvro(rules, writer, reader)
 	default:
@@ -113,7 +126,7 @@ func Compare(policy Policy, writer, reader Schema) []Difference {
 		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Rule.ID, b.Rule.ID), cmp.Compare(a.Detail, b.Detail), cmp.Compare(a.Writer, b.Writer))
 	})
 	ds = slices.CompactFunc(ds, func(a, b Difference) bool { return a.At == b.At && a.Rule.ID == b.Rule.ID && a.Detail == b.Detail })
-	return ds[:min(len(ds), maxReasons)]
+	return ds[:min(len(ds), maxReasons)], work
 }
 
 // clip bounds and escapes what is echoed of a schema.

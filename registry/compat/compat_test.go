@@ -296,6 +296,27 @@ func TestLevels(t *testing.T) {
 	}
 }
 
+// Many versions that are each almost too complex are not compared for ever.
+func TestTotalWork(t *testing.T) {
+	var unions []string
+	for i := range 11 {
+		unions = append(unions, fmt.Sprintf(`{"anyOf":[{"properties":{"p%d":{"type":"string"}}},{"properties":{"p%d":{"type":"integer"}}}]}`, i, i))
+	}
+	old, next := js(`{"allOf":[`+strings.Join(unions, ",")+`]}`), js(`{"title":"t","not":{"required":["x"]}}`)
+	var earlier []Schema
+	for i := range 1000 {
+		old.Version = i + 1
+		earlier = append(earlier, old)
+	}
+	ds := Check(BackwardTransitive, Logical, next, earlier)
+	if len(ds) == 0 || len(ds) > maxReasons {
+		t.Errorf("%d reasons", len(ds))
+	}
+	if again := Check(BackwardTransitive, Logical, next, earlier); fmt.Sprint(again) != fmt.Sprint(ds) {
+		t.Error("two answers")
+	}
+}
+
 func TestAvro(t *testing.T) {
 	record := func(fields string) Schema {
 		return Schema{Kind: Avro, Text: []byte(`{"type":"record","name":"R","fields":[` + fields + `]}`), Version: 1}

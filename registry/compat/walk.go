@@ -7,9 +7,13 @@ import (
 	"strings"
 )
 
-// maxWork bounds the steps of one comparison. A step is about a microsecond;
-// two versions of a schema of 200 properties take some thousands.
-const maxWork = 100_000
+// Bounds of the steps of one comparison, and of all comparisons of one answer.
+// A step is about two microseconds; two versions of a schema with 200
+// properties take some thousands, and the largest of real schemas 30,000.
+const (
+	maxWork      = 200_000
+	maxTotalWork = 20 * maxWork
+)
 
 // comparison is the state of one comparison of a writer and a reader.
 type comparison struct {
@@ -35,11 +39,22 @@ func (c *comparison) spend(n int) { c.work += n }
 
 func (c *comparison) exhausted() bool { return c.work > maxWork || c.depth > maxNesting }
 
-// compareJSON finds the greatest set of pairs that can hold together: a pair
-// within a cycle is taken to hold until it is shown that it does not. When
-// others relied on such a pair the comparison is run again without it.
-func compareJSON(rules *ruleSet, policy Policy, writer, reader Schema) []Difference {
-	c := &comparison{rules: rules, policy: policy, failed: map[string][]Difference{}, canons: map[*node]string{}, patterns: map[string]*pattern{}}
+// compareJSON compares two JSON Schemas, and returns the steps that it took.
+func compareJSON(rules *ruleSet, policy Policy, writer, reader Schema) ([]Difference, int) {
+	c := newComparison(rules, policy)
+	ds := c.run(writer, reader)
+	return ds, c.work
+}
+
+func newComparison(rules *ruleSet, policy Policy) *comparison {
+	return &comparison{rules: rules, policy: policy, failed: map[string][]Difference{}, canons: map[*node]string{}, patterns: map[string]*pattern{}}
+}
+
+// run finds the greatest set of pairs that can hold together: a pair within a
+// cycle is taken to hold until it is shown that it does not. When others
+// relied on such a pair the comparison is run again without it.
+func (c *comparison) run(writer, reader Schema) []Difference {
+	rules := c.rules
 	unreadable := func(err error) []Difference {
 		return []Difference{{Rule: rules.unreadable, At: "#", Writer: "#", Detail: clip(err.Error())}}
 	}

@@ -2,17 +2,21 @@ package lease
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"pgregory.net/rapid"
+
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/pgstore"
 	"github.com/headgate/headgate/store/sqlitestore"
-	"pgregory.net/rapid"
 )
 
 func worker(name string) *headgate.Principal {
@@ -30,9 +34,9 @@ func memory(t testing.TB) store.Store {
 	open := func() (store.Store, error) { return sqlitestore.Open(t.Context(), sqlitestore.Config{Memory: true}) }
 	if os.Getenv(postgresTests) != "" {
 		open = func() (store.Store, error) {
-			return pgstore.Open(t.Context(), pgstore.Config{
-				URL: os.Getenv("HEADGATE_TEST_POSTGRES"), Schema: fmt.Sprintf("lease_%d_%d", os.Getpid(), schemas.Add(1)),
-			})
+			schema := fmt.Sprintf("lease_%d_%d", os.Getpid(), schemas.Add(1))
+			t.Cleanup(func() { dropSchema(t, schema) })
+			return pgstore.Open(t.Context(), pgstore.Config{URL: os.Getenv("HEADGATE_TEST_POSTGRES"), Schema: schema})
 		}
 	}
 	s, err := open()
@@ -45,6 +49,18 @@ func memory(t testing.TB) store.Store {
 		}
 	})
 	return s
+}
+
+// dropSchema removes what a test left on the outside server.
+func dropSchema(t testing.TB, schema string) {
+	db, err := sql.Open("pgx", os.Getenv("HEADGATE_TEST_POSTGRES"))
+	if err == nil {
+		_, err = db.ExecContext(context.Background(), "DROP SCHEMA IF EXISTS "+schema+" CASCADE")
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 func service(t testing.TB, st store.Store) *Service {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -290,6 +291,49 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 		}
 		wg.Wait()
 	})
+}
+
+// TestTwoNodes: what one node releases, revokes or loses reaches those who wait
+// at another, and its memory of superseded epochs is never ahead of the store.
+func TestTwoNodes(t *testing.T) {
+	st := memory(t)
+	one, two := service(t, st), service(t, st)
+	g, err := one.Acquire(t.Context(), worker("a"), Request{Resources: []string{"r"}, TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := two.Read(t.Context(), g[0].Token, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan Grant, 1)
+	go func() {
+		g, err := two.Acquire(t.Context(), worker("b"), Request{Resources: []string{"r"}, TTL: time.Minute, Wait: time.Minute})
+		if err != nil {
+			t.Error(err)
+			close(got)
+			return
+		}
+		got <- g[0]
+	}()
+	for two.Waiting() == 0 {
+		runtime.Gosched()
+	}
+	if err := two.Current(t.Context(), &old); err != nil {
+		t.Error(err)
+	}
+	if err := one.Release(t.Context(), worker("a"), "", g[0].Token); err != nil {
+		t.Fatal(err)
+	}
+	next, ok := <-got
+	if !ok || next.Epoch <= g[0].Epoch {
+		t.Fatalf("%+v after %+v", next, g[0])
+	}
+	want(t, "old token at the other node", two.Superseded(&old), headgate.CodeStaleFence)
+	want(t, "write at the first node", write(t.Context(), one, st, g[0].Token), headgate.CodeStaleFence)
+	if err := write(t.Context(), one, st, next.Token); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestRevoke(t *testing.T) {

@@ -7,10 +7,14 @@
 // [Compile] turns a schema and a [Policy] into a [Contract]. The schema
 // library (santhosh-tekuri/jsonschema) checks the schema against its dialect
 // and resolves its references; what it finds is lowered into a program of our
-// own. [Contract.Check] first reads the payload under the policy (grammar,
-// UTF-8, unique names, depth, numbers), then walks the program over the
-// payload's values in place, counting its work. A payload that is not accepted
-// is walked a second time for the report, which goes on after faults.
+// own, of which two engines are made. The fast engine checks policy (grammar,
+// UTF-8, unique names, depth, numbers) and schema in one pass over the raw
+// bytes, by tables in which the schemas that apply to one value were merged.
+// It can only accept: what it does not accept, or is not made for, the general
+// engine decides, which reads the payload under the policy and walks the
+// program over the payload's values in place, counting its work. For the
+// report it goes on after faults. [headgate.ContractRef] says which engine a
+// contract has, and why.
 //
 // # Closed objects
 //

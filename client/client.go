@@ -36,6 +36,8 @@ type Client struct {
 	token string
 	agent string
 	http  *http.Client
+	// fences are the lease tokens that every publish is written under.
+	fences string
 }
 
 // maxAnswer bounds an answer that is read whole.
@@ -107,6 +109,9 @@ func (c *Client) raw(ctx context.Context, r request) (*http.Response, error) {
 	}
 	if r.media != "" {
 		req.Header.Set("Content-Type", r.media)
+	}
+	if c.fences != "" && r.method == http.MethodPost && r.path == publishPath {
+		req.Header.Set(api.HeaderFence, c.fences)
 	}
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)

@@ -13,6 +13,9 @@ import (
 	"github.com/headgate/headgate/api"
 )
 
+// publishPath is where events are published.
+const publishPath = "/v1/events"
+
 // causes returns the header that carries causal tokens.
 func causes(tokens []string) http.Header {
 	if len(tokens) == 0 {
@@ -31,7 +34,7 @@ func (c *Client) Publish(ctx context.Context, e *headgate.Event, tokens ...strin
 func (c *Client) PublishRaw(ctx context.Context, event []byte, tokens ...string) (api.Published, error) {
 	var out api.Published
 	_, err := c.call(ctx, request{
-		method: http.MethodPost, path: "/v1/events", media: api.TypeEvent, body: bytes.NewReader(event), header: causes(tokens),
+		method: http.MethodPost, path: publishPath, media: api.TypeEvent, body: bytes.NewReader(event), header: causes(tokens),
 	}, nil, &out)
 	return out, err
 }
@@ -50,7 +53,7 @@ func (c *Client) PublishLines(ctx context.Context, lines io.Reader, tokens ...st
 
 func (c *Client) publishMany(ctx context.Context, media string, body io.Reader, tokens []string) (api.Results, error) {
 	var out api.Results
-	_, err := c.call(ctx, request{method: http.MethodPost, path: "/v1/events", media: media, body: body, header: causes(tokens)}, nil, &out,
+	_, err := c.call(ctx, request{method: http.MethodPost, path: publishPath, media: media, body: body, header: causes(tokens)}, nil, &out,
 		http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable)
 	return out, err
 }

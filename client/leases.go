@@ -10,12 +10,22 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/lease/hold"
 )
+
+// Fenced returns a client that publishes under leases: their tokens go with
+// every publish, which is refused once one of them is superseded. Renewals
+// bring new tokens: ask hold.Lease.Token for each call.
+func (c *Client) Fenced(tokens ...string) *Client {
+	under := *c
+	under.fences = strings.Join(tokens, ", ")
+	return &under
+}
 
 func leasePath(resource, verb string) string { return "/v1/leases/" + seg(resource) + "/" + verb }
 

@@ -56,6 +56,10 @@ func TestFencedPublish(t *testing.T) {
 	if status != 202 || !strings.Contains(body, `"position":"`) || strings.Contains(body, "pending") {
 		t.Errorf("under the lease: %d %s", status, body)
 	}
+	again, err := admin.Fenced(l.Token).Publish(t.Context(), &headgate.Event{ID: "1", Source: "/t", Type: "ticket.opened", Data: []byte(`{"ticket_id":"7"}`)})
+	if err != nil || !again.Duplicate {
+		t.Errorf("by the client: %+v, %v", again, err)
+	}
 	status, body = publishFenced(t, n, "1", "7", l.Token)
 	if status != 202 || !strings.Contains(body, `"duplicate":true`) {
 		t.Errorf("again: %d %s", status, body)

@@ -17,7 +17,7 @@ const maxArgument = 8 << 20
 
 func (a *app) emitCommand() *cobra.Command {
 	var e headgate.Event
-	var causes []string
+	var causes, fences []string
 	cmd := &cobra.Command{
 		Use:   "emit TYPE JSON|@FILE|-",
 		Short: "Publish one event",
@@ -25,6 +25,9 @@ func (a *app) emitCommand() *cobra.Command {
 			"  headgate emit ticket.opened @ticket.json",
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if slices.Contains(fences, "") {
+				return usagef("--fence is empty: give the token of the lease, or leave the flag out")
+			}
 			if slices.Contains(causes, "") {
 				return usagef("--cause is empty: give the token of the delivery that the event reacts to, or leave the flag out to start a causal tree")
 			}
@@ -37,7 +40,7 @@ func (a *app) emitCommand() *cobra.Command {
 				return err
 			}
 			e.Type, e.Data = args[0], data
-			p, err := c.Publish(cmd.Context(), &e, causes...)
+			p, err := c.Fenced(fences...).Publish(cmd.Context(), &e, causes...)
 			if err != nil {
 				return err
 			}
@@ -50,6 +53,7 @@ func (a *app) emitCommand() *cobra.Command {
 	f.StringVar(&e.Source, "source", "", "source; default: the principal")
 	f.StringVar(&e.Subject, "subject", "", "subject")
 	f.StringArrayVar(&causes, "cause", nil, "causal token of the delivery that this event reacts to (repeatable)")
+	f.StringArrayVar(&fences, "fence", nil, "token of the lease that the event is written under (repeatable)")
 	return cmd
 }
 
@@ -58,11 +62,15 @@ func (a *app) printPublished(w io.Writer, p api.Published) {
 	if p.Duplicate {
 		what = "duplicate of"
 	}
+	where := p.Position
+	if p.Pending {
+		where = "a position that is still to come"
+	}
 	contract := p.Contract
 	if p.Draft {
 		contract += " (draft)"
 	}
-	fmt.Fprintf(w, "%s %s\n  stream    %s at %s\n  ttl       %d (hop %d)\n  contract  %s\n", what, plain(p.ID), p.Stream, p.Position, p.TTL, p.Hop, contract)
+	fmt.Fprintf(w, "%s %s\n  stream    %s at %s\n  ttl       %d (hop %d)\n  contract  %s\n", what, plain(p.ID), p.Stream, where, p.TTL, p.Hop, contract)
 	if len(p.Ignored) > 0 {
 		fmt.Fprintf(w, "  ignored   %s (only the perimeter sets these)\n", strings.Join(p.Ignored, ", "))
 	}

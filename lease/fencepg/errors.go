@@ -2,6 +2,9 @@ package fencepg
 
 import (
 	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/headgate/headgate"
 )
@@ -38,10 +41,18 @@ func State(err error) string {
 // error as it is.
 func Error(err error) error {
 	code, ok := codes[State(err)]
-	if !ok || headgate.AsError(err) != nil {
+	if !ok || headgate.AsError(err) != nil || !ours(err) {
 		return err
 	}
 	return &headgate.Error{Code: code, Detail: clip(err.Error()), Outcome: headgate.NotApplied, Err: err}
+}
+
+// ours tells the guard's refusals from those of other functions of Headgate,
+// whose states are of the same class: the guard names its schema. Drivers that
+// do not pass that on leave no doubt to be resolved.
+func ours(err error) bool {
+	var pg *pgconn.PgError
+	return !errors.As(err, &pg) || strings.HasSuffix(strings.Trim(pg.SchemaName, `"`), "_fence")
 }
 
 // conflict reports whether the server asks to run the transaction again.

@@ -105,6 +105,13 @@ func TestTx(t *testing.T) {
 		_, err := tx.Exec(ctx, "INSERT INTO tickets VALUES (3, '2')")
 		return err
 	}), headgate.CodeFenceForeign)
+	err := tx(one, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "DO $$ BEGIN RAISE EXCEPTION 'something else' USING ERRCODE = 'HG001'; END $$")
+		return err
+	})
+	if headgate.AsError(err) != nil {
+		t.Errorf("the refusal of another function is taken for the guard's: %v", err)
+	}
 	want(t, "takeover", db.Seal(ctx, pool, two), "")
 	want(t, "stale", tx(one, ticket(3)), headgate.CodeStaleFence)
 	want(t, "the new holder", tx(two, ticket(4)), "")

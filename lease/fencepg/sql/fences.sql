@@ -51,10 +51,10 @@ DECLARE
   stored record;
 BEGIN
   IF resource IS NULL OR epoch IS NULL OR nonce IS NULL OR nonce !~ '^[A-Za-z0-9_-]{22}$' OR epoch <= 0 OR octet_length(name) NOT BETWEEN 1 AND 1024 THEN
-    RAISE EXCEPTION 'headgate: no valid fence to seal' USING ERRCODE = 'HG002';
+    RAISE EXCEPTION 'headgate: no valid fence to seal' USING SCHEMA = '@private', ERRCODE = 'HG002';
   END IF;
   IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
-    RAISE EXCEPTION 'headgate: a seal must be a transaction of its own' USING ERRCODE = 'HG003';
+    RAISE EXCEPTION 'headgate: a seal must be a transaction of its own' USING SCHEMA = '@private', ERRCODE = 'HG003';
   END IF;
   raw := decode(translate(nonce, '-_', '+/') || '==', 'base64');
   PERFORM set_config('synchronous_commit', 'on', true);
@@ -67,11 +67,11 @@ BEGIN
   END IF;
   SELECT f.epoch, f.nonce, f.closing INTO stored FROM @private.fences f WHERE f.resource = name;
   IF stored.epoch > fence_seal.epoch THEN
-    RAISE EXCEPTION 'headgate: epoch % of % is superseded by %', fence_seal.epoch, fence_seal.resource, stored.epoch USING ERRCODE = 'HG001';
+    RAISE EXCEPTION 'headgate: epoch % of % is superseded by %', fence_seal.epoch, fence_seal.resource, stored.epoch USING SCHEMA = '@private', ERRCODE = 'HG001';
   ELSIF stored.nonce <> raw THEN
-    RAISE EXCEPTION 'headgate: epoch % of % was granted to another holder', fence_seal.epoch, fence_seal.resource USING ERRCODE = 'HG006';
+    RAISE EXCEPTION 'headgate: epoch % of % was granted to another holder', fence_seal.epoch, fence_seal.resource USING SCHEMA = '@private', ERRCODE = 'HG006';
   ELSIF stored.closing THEN
-    RAISE EXCEPTION 'headgate: the gate of epoch % of % is closed', fence_seal.epoch, fence_seal.resource USING ERRCODE = 'HG007';
+    RAISE EXCEPTION 'headgate: the gate of epoch % of % is closed', fence_seal.epoch, fence_seal.resource USING SCHEMA = '@private', ERRCODE = 'HG007';
   END IF;
   RETURN false;
 END $$;

@@ -19,17 +19,17 @@ BEGIN
   SELECT l.epoch, translate(rtrim(encode(l.nonce, 'base64'), '='), '+/', '-_') AS nonce, l.closing, @alive AS alive
     INTO stored FROM @table l WHERE l.resource = convert_to(r, 'UTF8');
   IF stored.epoch IS NULL THEN
-    RAISE EXCEPTION 'headgate: % was never leased here', r USING ERRCODE = '@unknown', HINT = '@hint';
+    RAISE EXCEPTION 'headgate: % was never leased here', r USING SCHEMA = '@private', ERRCODE = '@unknown', HINT = '@hint';
   ELSIF stored.epoch > e THEN
-    RAISE EXCEPTION 'headgate: epoch % of % is superseded by %', e, r, stored.epoch USING ERRCODE = 'HG001', HINT = 'Stop: another worker holds the lease.';
+    RAISE EXCEPTION 'headgate: epoch % of % is superseded by %', e, r, stored.epoch USING SCHEMA = '@private', ERRCODE = 'HG001', HINT = 'Stop: another worker holds the lease.';
   ELSIF stored.epoch < e THEN
-    RAISE EXCEPTION 'headgate: epoch % of % is not known here', e, r USING ERRCODE = '@unknown', HINT = '@hint';
+    RAISE EXCEPTION 'headgate: epoch % of % is not known here', e, r USING SCHEMA = '@private', ERRCODE = '@unknown', HINT = '@hint';
   ELSIF stored.nonce IS DISTINCT FROM n THEN
-    RAISE EXCEPTION 'headgate: epoch % of % was granted to another holder', e, r USING ERRCODE = 'HG006';
+    RAISE EXCEPTION 'headgate: epoch % of % was granted to another holder', e, r USING SCHEMA = '@private', ERRCODE = 'HG006';
   ELSIF stored.closing THEN
-    RAISE EXCEPTION 'headgate: the lease on % is being taken away', r USING ERRCODE = 'HG007', HINT = 'Stop and release the lease.';
+    RAISE EXCEPTION 'headgate: the lease on % is being taken away', r USING SCHEMA = '@private', ERRCODE = 'HG007', HINT = 'Stop and release the lease.';
   END IF;
-  RAISE EXCEPTION 'headgate: the lease on % ran out', r USING ERRCODE = 'HG005', HINT = 'Renew the lease; if that is refused, stop.';
+  RAISE EXCEPTION 'headgate: the lease on % ran out', r USING SCHEMA = '@private', ERRCODE = 'HG005', HINT = 'Renew the lease; if that is refused, stop.';
 END $$;
 
 -- What an application calls first in a transaction. It notes the fence for
@@ -43,7 +43,7 @@ DECLARE
   held  jsonb := '{}';
 BEGIN
   IF resource IS NULL OR epoch IS NULL OR nonce IS NULL THEN
-    RAISE EXCEPTION 'headgate: the fence is missing' USING ERRCODE = 'HG002', HINT = 'Acquire the lease and pass its resource, epoch and nonce.';
+    RAISE EXCEPTION 'headgate: the fence is missing' USING SCHEMA = '@private', ERRCODE = 'HG002', HINT = 'Acquire the lease and pass its resource, epoch and nonce.';
   END IF;
   PERFORM @private.pass(resource, epoch, nonce);
   own := pg_current_xact_id()::text;
@@ -64,9 +64,9 @@ DECLARE
   said jsonb;
 BEGIN
   IF token IS NULL OR token = '' THEN
-    RAISE EXCEPTION 'headgate: the fence is missing' USING ERRCODE = 'HG002', HINT = 'Acquire the lease and pass its token.';
+    RAISE EXCEPTION 'headgate: the fence is missing' USING SCHEMA = '@private', ERRCODE = 'HG002', HINT = 'Acquire the lease and pass its token.';
   ELSIF length(token) > 4096 OR token !~ '^hgl1\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$' THEN
-    RAISE EXCEPTION 'headgate: the fence is no lease token' USING ERRCODE = 'HG002';
+    RAISE EXCEPTION 'headgate: the fence is no lease token' USING SCHEMA = '@private', ERRCODE = 'HG002';
   END IF;
   said := convert_from(decode(part || repeat('=', (4 - length(part) % 4) % 4), 'base64'), 'UTF8')::jsonb;
   RETURN @public.fence(said ->> 'res', (said ->> 'epoch')::bigint, said ->> 'nonce');
@@ -82,15 +82,15 @@ DECLARE
   said  jsonb;
 BEGIN
   IF noted IS NULL OR noted = '' THEN
-    RAISE EXCEPTION 'headgate: the table is fenced and the transaction names no fence' USING ERRCODE = 'HG002', HINT = 'Call headgate.fence first in the transaction.';
+    RAISE EXCEPTION 'headgate: the table is fenced and the transaction names no fence' USING SCHEMA = '@private', ERRCODE = 'HG002', HINT = 'Call headgate.fence first in the transaction.';
   END IF;
   said := noted::jsonb;
   IF said ->> 'x' IS DISTINCT FROM pg_current_xact_id_if_assigned()::text THEN --transaction
-    RAISE EXCEPTION 'headgate: the fence belongs to another transaction' USING ERRCODE = 'HG002', HINT = 'Call headgate.fence first in every transaction; never set @setting.';
+    RAISE EXCEPTION 'headgate: the fence belongs to another transaction' USING SCHEMA = '@private', ERRCODE = 'HG002', HINT = 'Call headgate.fence first in every transaction; never set @setting.';
   END IF;
   said := said -> 'f' -> r;
   IF said IS NULL OR r IS NULL THEN
-    RAISE EXCEPTION 'headgate: the row belongs to %, for which the transaction holds no fence', coalesce(r, 'no resource') USING ERRCODE = 'HG004';
+    RAISE EXCEPTION 'headgate: the row belongs to %, for which the transaction holds no fence', coalesce(r, 'no resource') USING SCHEMA = '@private', ERRCODE = 'HG004';
   END IF;
   PERFORM @private.pass(r, (said ->> 0)::bigint, said ->> 1); --again
 END $$;
@@ -104,7 +104,7 @@ END $$;
 
 CREATE FUNCTION @private.fence_never() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  RAISE EXCEPTION 'headgate: a table whose rows belong to many resources cannot be truncated' USING ERRCODE = 'HG003', HINT = 'Delete the rows under their fences.';
+  RAISE EXCEPTION 'headgate: a table whose rows belong to many resources cannot be truncated' USING SCHEMA = '@private', ERRCODE = 'HG003', HINT = 'Delete the rows under their fences.';
 END $$;
 REVOKE ALL ON FUNCTION @private.pass(text, bigint, text), @private.holds(text), @private.fence_statement(), @private.fence_never(),
   @public.fence(text, bigint, text), @public.fence(text) FROM PUBLIC;

@@ -12,9 +12,10 @@ import (
 // Bounds of a compiled program. Beyond them the general engine has the
 // contract, whose form does not grow.
 const (
-	maxFastValues   = 1 << 15
+	maxFastValues   = 1 << 13
 	maxFastChildren = maxNames // names of objects, elements of prefixes
 	maxFastPatterns = 6        // of one object
+	maxFastWork     = 1 << 18  // schemas looked at while merging
 )
 
 // fastCompiler merges the schemas of a program by the values that they apply
@@ -32,6 +33,7 @@ type fastCompiler struct {
 	patterns  map[string]*bytePattern
 	shared    map[string]int32 // entries of strings and numbers
 	children  int
+	work      int
 	failed    string
 }
 
@@ -206,6 +208,13 @@ func (c *fastCompiler) pattern(p *pattern) *bytePattern {
 	return b
 }
 
+// spend counts work, and gives up when it is too much.
+func (c *fastCompiler) spend(work int) {
+	if c.work += work; c.work > maxFastWork {
+		c.failed = "the schemas combine in too many ways"
+	}
+}
+
 func (c *fastCompiler) grow(children int) bool {
 	if c.children += children; c.children > maxFastChildren {
 		c.failed = fmt.Sprintf("the merged schemas have more than %d properties", maxFastChildren)
@@ -266,6 +275,7 @@ func addShared[T any](c *fastCompiler, table *[]T, entry T, unique bool) int32 {
 	key := ""
 	if !unique {
 		key = fmt.Sprintf("%T %+v", entry, entry)
+		c.spend(len(key) / 64)
 		if i, ok := c.shared[key]; ok {
 			return i
 		}

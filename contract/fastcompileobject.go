@@ -251,6 +251,7 @@ func (p *objectPlaces) undeclared(mask int) schemaSet {
 
 func (p *objectPlaces) member(name string, named bool, matches func(*pattern) bool) schemaSet {
 	out, declared := schemaSet{}, false
+	p.c.spend(len(p.nodes))
 	for _, n := range p.nodes {
 		if n.refOnly() {
 			continue

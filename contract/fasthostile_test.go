@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate"
 )
 
 // hostilePayloads are shapes that are dear in naive engines, with the schema
@@ -132,5 +134,32 @@ func BenchmarkHostile(b *testing.B) {
 				c.Check(payload)
 			}
 		})
+	}
+}
+
+// A schema whose merged schemas are exponentially many is left to the general
+// engine before it costs much.
+func TestFastCompileIsBounded(t *testing.T) {
+	defs := ""
+	const n = 40
+	for i := range n {
+		next := fmt.Sprintf(`{"$ref":"#/$defs/n%d"}`, i+1)
+		if i == 0 {
+			next = `{"allOf":[{"$ref":"#/$defs/n0"},{"$ref":"#/$defs/n1"}]}`
+		}
+		other := next
+		if i == 0 {
+			other = `{"$ref":"#/$defs/n0"}`
+		}
+		defs += fmt.Sprintf(`"n%d":{"properties":{"a":%s,"b":%s}},`, i, next, other)
+	}
+	schema := fmt.Sprintf(`{"$ref":"#/$defs/n0","$defs":{%s"n%d":{"type":"object"}}}`, defs, n)
+	c := compileOK(t, schema)
+	if c.ref.Engine != headgate.EngineFallback || !strings.Contains(c.ref.Why, "ways") {
+		t.Errorf("engine %s: %q", c.ref.Engine, c.ref.Why)
+	}
+	payload := []byte(strings.Repeat(`{"a":`, 50) + `{}` + strings.Repeat("}", 50))
+	if v := c.Check(payload); v != nil {
+		t.Errorf("%+v", v.Violations)
 	}
 }

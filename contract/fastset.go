@@ -61,6 +61,7 @@ func (c *fastCompiler) expand(set schemaSet, k kind) (schemaSet, bool) {
 		queue = append(queue, entry{n, set[n]})
 	}
 	for len(queue) > 0 {
+		c.spend(1)
 		n, flag := queue[0].n, queue[0].flag
 		queue = queue[1:]
 		old, have := out[n]

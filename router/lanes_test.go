@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/broker"
 	"github.com/headgate/headgate/broker/membroker"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/topology"
@@ -385,6 +386,42 @@ func TestConservationNoticesLoss(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLostStream: when the broker lost settled events, the new ones that get
+// their offsets are delivered, and the law tells of the loss.
+func TestLostStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRigWith(t, membroker.Config{}, 1)
+		r.start()
+		r.put("s", Spec{Order: OrderNone})
+		r.publish(event("a", "x", ""), event("b", "x", ""), event("c", "x", ""), event("d", "x", ""))
+		for i, d := range r.pull("s", 4, time.Second) {
+			if i != 1 { // a bit beyond the floor, too
+				r.settle("s", Settlement{Claim: d.Claim, Outcome: OutcomeAck})
+			}
+		}
+		if err := r.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.broker.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.broker = membroker.New(membroker.Config{})
+		if _, err := r.broker.Ensure(t.Context(), []broker.StreamSpec{{Name: "events", Partitions: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		r.start()
+		r.publish(event("e", "x", ""), event("f", "x", ""), event("g", "x", ""), event("h", "x", ""))
+		synctest.Wait()
+		if got := r.pull("s", 10, time.Second); len(got) != 4 {
+			t.Errorf("%d of 4 new events were delivered", len(got))
+		}
+		if all, err := r.router.Conservation(t.Context()); err != nil || all[0].Holds {
+			t.Errorf("the loss was not noticed: %+v %v", all, err)
+		}
+		r.end()
+	})
 }
 
 func (r *rig) update(fn func(context.Context, *store.Tx) error) {

@@ -83,6 +83,28 @@ func (p *progress) advance() {
 	p.base = p.floor &^ 63
 }
 
+// cut makes nothing at or above the offset done, and reports whether anything
+// was.
+func (p *progress) cut(end uint64) bool {
+	if p.floor > end {
+		*p = progress{start: min(p.start, end), floor: end, base: end &^ 63, counts: p.counts}
+		return true
+	}
+	cut := false
+	for i := range p.words {
+		keep := ^uint64(0)
+		switch at := p.base + 64*uint64(i); {
+		case at >= end:
+			keep = 0
+		case at+64 > end:
+			keep = 1<<(end-at) - 1
+		}
+		cut = cut || p.words[i]&^keep != 0
+		p.words[i] &= keep
+	}
+	return cut
+}
+
 // above returns how many offsets at or above the floor are done.
 func (p *progress) above() uint64 {
 	var n int

@@ -47,6 +47,20 @@ func TestProgressAgainstSet(t *testing.T) {
 				t.Fatalf("isDone(%d) = %v", off, p.isDone(off))
 			}
 		}
+		end := rapid.Uint64Range(0, start+600).Draw(t, "end")
+		lost := p.floor > end
+		for off := range set {
+			lost = lost || off >= end
+		}
+		if p.cut(end) != lost {
+			t.Fatalf("cut(%d) does not tell whether something was lost: %v", end, lost)
+		}
+		p = loadProgress(p.row("s", "events", 0))
+		for off := uint64(0); off < start+600; off++ {
+			if want := off < end && (off < start || set[off]); p.isDone(off) != want {
+				t.Fatalf("after cut(%d): isDone(%d) = %v", end, off, p.isDone(off))
+			}
+		}
 	})
 }
 

@@ -68,6 +68,9 @@ func (s *sub) restoreProgress(ctx context.Context, unclean bool) error {
 	if err != nil {
 		return err
 	}
+	if err := s.cutToStreams(ctx, rows); err != nil {
+		return err
+	}
 	for _, row := range rows {
 		s.addPart(row)
 	}
@@ -95,6 +98,37 @@ func (s *sub) restoreProgress(ctx context.Context, unclean bool) error {
 		}
 	}
 	return s.restoreSuspects(ctx, unclean)
+}
+
+// cutToStreams takes back progress beyond the end of its partition. It means
+// that the broker lost events that were settled: to keep it would skip the new
+// ones that get their offsets. The counts are left as they are, so that the
+// conservation law tells of the loss.
+func (s *sub) cutToStreams(ctx context.Context, rows []store.Progress) error {
+	ends := map[partID]uint64{}
+	asked := map[string]bool{}
+	for i := range rows {
+		row := &rows[i]
+		if !asked[row.Stream] {
+			asked[row.Stream] = true
+			stats, err := s.r.broker.Stat(ctx, row.Stream)
+			if err != nil && headgate.CodeOf(err) != headgate.CodeStreamUnknown {
+				return err
+			}
+			for _, st := range stats {
+				ends[partID{row.Stream, st.Partition}] = st.Next
+			}
+		}
+		end, known := ends[partID{row.Stream, row.Partition}]
+		p := loadProgress(*row)
+		if !known || !p.cut(end) {
+			continue
+		}
+		s.r.log.Error("the stream ends before what was settled of it: events were lost",
+			"subscription", s.name, "stream", row.Stream, "partition", row.Partition, "settled", row.Floor, "end", end)
+		*row = p.row(row.Subscription, row.Stream, row.Partition)
+	}
+	return nil
 }
 
 // suspectPrefix starts the settings that remember, over a clean stop, which

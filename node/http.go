@@ -64,7 +64,7 @@ func (n *Node) findings(context.Context) []api.Finding {
 	if n.cfg.Dev && !n.cfg.Memory && !Loopback(n.cfg.listen()) {
 		out = append(out, api.Finding{Severity: "error", What: "dev mode is reachable from other hosts", Fix: "Use headgate serve."})
 	}
-	return out
+	return append(out, n.relayFindings()...)
 }
 
 // observer returns what sees single events: the node's metrics, and what the

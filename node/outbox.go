@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/relay"
 )
 
@@ -98,4 +99,23 @@ func (l *Loaded) validateOutbox(p *problems) {
 			}
 		}
 	}
+}
+
+// relayFindings are the outboxes that are not relayed.
+func (n *Node) relayFindings() []api.Finding {
+	var out []api.Finding
+	for _, r := range n.Relays {
+		s := r.Status()
+		switch {
+		case s.Error != "":
+			out = append(out, api.Finding{
+				Severity: "error", What: "outbox " + s.Name + " is not relayed: " + s.Error, Fix: "See headgate outbox doctor; the relay tries again by itself.",
+			})
+		case !s.Leads:
+			out = append(out, api.Finding{
+				Severity: "warning", What: "outbox " + s.Name + " waits for the lead since " + s.Since.UTC().Format(time.RFC3339), Fix: "Nothing, when another node relays it.",
+			})
+		}
+	}
+	return out
 }

@@ -19,8 +19,8 @@
 //     durably.
 //  2. The confirmed position never comes from a row, only from the end of a
 //     transaction or from an idle position that was read in the same order.
-//  3. Rows of one ordering key are submitted in the order of the log, one
-//     submission at a time: a row that has to wait holds the ones behind it.
+//  3. Rows of one ordering key are submitted in the order of the log, one at a
+//     time: a row that has to wait holds the ones behind it.
 //  4. A row is never dropped: not for a full quarantine, not for a refusal, not
 //     for an unknown role. Its lane waits instead.
 //  5. Repeating a row repeats its id, so that the broker knows it again.

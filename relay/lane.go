@@ -14,10 +14,12 @@ import (
 	"github.com/headgate/headgate/quarantine"
 )
 
-// What one submission takes at most.
+// What one submission takes at most, and how far a worker looks for rows of
+// other keys behind one that has to wait its turn.
 const (
 	groupRows  = 256
 	groupBytes = 1 << 20
+	lookAhead  = 1024
 )
 
 // lane is a queue of rows whose keys share it. At most one worker serves it.
@@ -30,6 +32,7 @@ type lane struct {
 // item is one row on its way.
 type item struct {
 	row   *Row
+	key   string
 	entry uint64
 	size  int
 	read  time.Time
@@ -38,7 +41,8 @@ type item struct {
 // dispatch puts a row into its lane. Rows without a key have no order: they go
 // by their id.
 func (n *run) dispatch(ctx context.Context, it item) {
-	l := &n.lanes[maphash.String(n.seed, n.keyOf(it.row))%uint64(len(n.lanes))]
+	it.key = n.keyOf(it.row)
+	l := &n.lanes[maphash.String(n.seed, it.key)%uint64(len(n.lanes))]
 	l.mu.Lock()
 	l.queue = append(l.queue, it)
 	start := !l.busy
@@ -74,7 +78,7 @@ func (n *run) serve(ctx context.Context, l *lane) {
 			return
 		}
 		left, wait := n.submit(ctx, group)
-		l.drop(len(group), left)
+		l.drop(group, left)
 		if len(left) == 0 {
 			pause = 5 * time.Millisecond
 			continue
@@ -90,8 +94,10 @@ func (n *run) serve(ctx context.Context, l *lane) {
 	}
 }
 
-// head returns the rows at the head of the lane that one submission may hold:
-// of one role and one cause. Without any, the worker's turn is over.
+// head returns the rows that one submission may hold: of one role and one
+// cause, and one of each key, the first that waits. Two of a key in one call
+// would change places if the broker throttled the first alone. Without any row
+// the worker's turn is over.
 func (l *lane) head() []item {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,13 +106,24 @@ func (l *lane) head() []item {
 		return nil
 	}
 	first, bytes := l.queue[0].row, 0
-	for i := range l.queue {
-		bytes += l.queue[i].size
-		if i > 0 && (i == groupRows || bytes > groupBytes || !together(first, l.queue[i].row)) {
-			return slices.Clone(l.queue[:i])
+	seen := make(map[string]struct{}, min(len(l.queue), groupRows))
+	var group []item
+	for i := range l.queue[:min(len(l.queue), lookAhead)] {
+		it := &l.queue[i]
+		if _, waits := seen[it.key]; waits {
+			continue
 		}
+		seen[it.key] = struct{}{}
+		if !together(first, it.row) {
+			continue
+		}
+		bytes += it.size
+		if len(group) > 0 && (len(group) == groupRows || bytes > groupBytes) {
+			break
+		}
+		group = append(group, *it)
 	}
-	return slices.Clone(l.queue)
+	return group
 }
 
 // together reports whether two rows may be one submission.
@@ -114,21 +131,29 @@ func together(a, b *Row) bool {
 	return a.Role == b.Role && a.Cause == b.Cause && a.Origin == b.Origin && (a.Cause == "" || a.Committed.Equal(b.Committed))
 }
 
-// drop replaces the first n rows by those that are left of them.
-func (l *lane) drop(n int, left []item) {
+// drop removes what is done of a group: all of it but what is left.
+func (l *lane) drop(group, left []item) {
+	done := make(map[*Row]struct{}, len(group))
+	for i := range group {
+		done[group[i].row] = struct{}{}
+	}
+	for i := range left {
+		delete(done, left[i].row)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(left) == 0 {
-		l.queue = l.queue[n:]
-		return
+	kept := l.queue[:0]
+	for i := range l.queue {
+		if _, ok := done[l.queue[i].row]; !ok {
+			kept = append(kept, l.queue[i])
+		}
 	}
-	rest := l.queue[n-len(left):]
-	copy(rest, left)
-	l.queue = rest
+	clear(l.queue[len(kept):])
+	l.queue = kept
 }
 
 // submit hands a group to the perimeter and settles what came of it. It returns
-// the rows that have to be repeated, in order, and how long to wait at least.
+// the rows that have to be repeated, and how long to wait at least.
 func (n *run) submit(ctx context.Context, group []item) (left []item, wait time.Duration) {
 	if err := n.src.Lead(); err != nil {
 		n.fail(err)
@@ -165,16 +190,11 @@ func (n *run) submit(ctx context.Context, group []item) (left []item, wait time.
 			for _, i := range refused {
 				left = append(left, group[i])
 			}
-			slices.SortStableFunc(left, func(a, b item) int { return position(group, a) - position(group, b) })
 			refused = nil
 		}
 	}
 	n.settle(group, results, done, refused)
 	return left, wait
-}
-
-func position(group []item, it item) int {
-	return slices.IndexFunc(group, func(x item) bool { return x.row == it.row })
 }
 
 func submission(who *headgate.Principal, group []item) perimeter.Submission {

@@ -79,6 +79,11 @@ func newRig(t testing.TB, server string) *rig {
 
 func bareRig(t testing.TB, db string) *rig {
 	t.Helper()
+	return bareRigWith(t, db, membroker.Config{})
+}
+
+func bareRigWith(t testing.TB, db string, cfg membroker.Config) *rig {
+	t.Helper()
 	ctx := context.Background()
 	r := &rig{t: t, db: db, who: map[string]*headgate.Principal{
 		"headgate": {Name: "orders", Kind: headgate.KindSystem, Emit: []string{"order.*", "orders.*"}, Roots: headgate.RootRight{Allowed: true, Rate: 1e6, Burst: 1e6}},
@@ -87,7 +92,7 @@ func bareRig(t testing.TB, db string) *rig {
 	r.store, err = sqlitestore.Open(ctx, sqlitestore.Config{Memory: true})
 	must(t, err)
 	t.Cleanup(func() { _ = r.store.Close() })
-	r.broker = membroker.New(membroker.Config{})
+	r.broker = membroker.New(cfg)
 	top, err := topology.New(nil, nil, topology.Defaults{Gas: 1 << 20, Breadth: 1 << 20})
 	must(t, err)
 	_, err = r.broker.Ensure(ctx, []broker.StreamSpec{{Name: topology.DefaultStream, Partitions: 2}})

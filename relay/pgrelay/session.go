@@ -44,6 +44,8 @@ type session struct {
 	beatAt  atomic.Int64  // elapsed when the last heartbeat came back, or none was owed
 	flowing atomic.Bool   // the stream runs
 
+	statusEvery time.Duration
+
 	ctx  context.Context // of the session's goroutines; ends with the session
 	fail context.CancelCauseFunc
 	work sync.WaitGroup

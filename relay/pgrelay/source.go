@@ -103,6 +103,14 @@ func (x *session) connect(ctx context.Context) error {
 		return err
 	}
 	x.slot = have.slot
+	var timeout int64 // in milliseconds; 0 is none
+	if err := x.sql.QueryRow(ctx, `SELECT setting::bigint FROM pg_settings WHERE name = 'wal_sender_timeout'`).Scan(&timeout); err != nil {
+		return sqlError("asking the server", err)
+	}
+	x.statusEvery = statusEvery
+	if timeout > 0 {
+		x.statusEvery = min(x.statusEvery, time.Duration(timeout)*time.Millisecond/4)
+	}
 	cfg, err := pgconn.ParseConfig(x.cfg.URL)
 	if err != nil {
 		return headgate.NewError(headgate.CodeInvalidConfig, "pgrelay: the URL cannot be read")

@@ -12,7 +12,7 @@ import (
 
 // Times of status messages.
 const (
-	statusEvery = time.Second             // at least
+	statusEvery = time.Second             // at least, and four times within the timeout of the server
 	statusPause = 20 * time.Millisecond   // between two, however much is confirmed
 	statusSize  = 1 + 8 + 8 + 8 + 8 + 1   // PostgreSQL documentation, 55.4 (streaming replication protocol)
 	pgEpoch     = 946684800 * 1000 * 1000 // microseconds from 1970 to 2000
@@ -37,7 +37,7 @@ func encodeStatus(written, flushed, applied pglogrepl.LSN, now time.Time) ([]byt
 // server asks, and soon after the position rose. It is the only writer on the
 // replication connection once the stream runs.
 func (x *session) statuses(ctx context.Context) error {
-	tick := time.NewTicker(statusEvery)
+	tick := time.NewTicker(x.statusEvery)
 	defer tick.Stop()
 	for {
 		if err := x.sendStatus(); err != nil {

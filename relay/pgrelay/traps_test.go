@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/broker/membroker"
 	"github.com/headgate/headgate/internal/pgtest"
 	"github.com/headgate/headgate/perimeter"
 	"github.com/headgate/headgate/quarantine"
@@ -292,6 +294,9 @@ func TestTrap10InterleavedTransactionsAtRestart(t *testing.T) {
 
 func TestTrap11LargeTransactionInFlatMemory(t *testing.T) {
 	rows := 60_000
+	if os.Getenv("HEADGATE_CAMPAIGN") == "1" {
+		rows = 1_000_000
+	}
 	r := newRig(t, pgtest.URL(t))
 	c := r.connect()
 	_, err := c.Exec(context.Background(), `SELECT headgate.emit('order.placed', jsonb_build_object('n', i, 'pad', repeat('x', 400)), 'k' || i % 97) FROM generate_series(1, $1::int) i`, rows)
@@ -722,4 +727,47 @@ func TestTrap37GracefulStopRepeatsNothing(t *testing.T) {
 		t.Errorf("a repair is due: %s", e)
 	}
 	r.verify(n)
+}
+
+// A broker that throttles, loses answers and stores without saying so changes
+// neither the order of a key nor the number of events.
+func TestTrap29OrderWhenPublishesFail(t *testing.T) {
+	r := bareRigWith(t, database(t, pgtest.URL(t)), membroker.Config{Faults: &membroker.Faults{Seed: 3, Throttle: 0.2, UnknownStored: 0.1, UnknownLost: 0.1}})
+	must(t, pgrelay.Install(context.Background(), r.db, pgrelay.InstallOptions{}))
+	x := r.run(nil)
+	for i := range 20 {
+		r.emit(i*50+1, i*50+50)
+	}
+	x.wait(t, 1000)
+	r.verify(1000)
+	if x.Status().Retried == 0 {
+		t.Error("the broker did not fail")
+	}
+}
+
+// What the database's identity says against the stream is repaired from the
+// table, without a doubled event.
+func TestTrap32And33PromotedMovedOrRestored(t *testing.T) {
+	for name, sql := range map[string]string{
+		"promoted": `UPDATE headgate.relay_state SET timeline = timeline + 1`,
+		"moved":    `UPDATE headgate.relay_state SET system_id = 'another', proven_snapshot = '1:1:'`,
+		"rewound":  `UPDATE headgate.relay_state SET stopped_lsn = '0/1'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, pgtest.URL(t))
+			x := r.run(nil)
+			r.emit(1, 10)
+			x.wait(t, 10)
+			x.stop()
+			r.exec(sql)
+			r.emit(11, 20)
+			r.run(nil)
+			r.until("all are stored, and the stream is back", func() bool {
+				s, err := pgrelay.Inspect(context.Background(), r.db)
+				must(t, err)
+				return len(r.stored()) == 20 && s.Repair == "" && s.Active
+			})
+			r.verify(20)
+		})
+	}
 }

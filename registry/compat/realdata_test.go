@@ -25,7 +25,7 @@ func TestRealSchemas(t *testing.T) {
 	whole := regexp.MustCompile(`"type":\s*"integer"`)
 	most, narrowed, n := 0, 0, 0
 	for i, name := range sortedKeys(doc.Definitions) {
-		if i%4 != 0 && os.Getenv("HEADGATE_CAMPAIGN") != "1" {
+		if i%20 != 0 && os.Getenv("HEADGATE_CAMPAIGN") != "1" {
 			continue
 		}
 		n++

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/pgtest"
@@ -208,4 +209,29 @@ func TestInstallTwiceAndDryRun(t *testing.T) {
 	if s, err := pgrelay.Script("x", pgrelay.InstallOptions{Writers: []string{`a"; DROP`}}); err != nil || !strings.Contains(s, `"a""; DROP"`) {
 		t.Errorf("a role's name is not quoted: %v", err)
 	}
+}
+
+// The login of the node needs REPLICATION and headgate_relay, and nothing else.
+func TestRelayNeedsNothingButItsRole(t *testing.T) {
+	r := newRig(t, pgtest.URL(t))
+	ctx := context.Background()
+	cfg := r.connect().Config()
+	role := "r" + strings.TrimPrefix(cfg.Database, "t_")
+	r.exec(`CREATE ROLE ` + role + ` LOGIN REPLICATION`)
+	t.Cleanup(func() { pgtest.Exec(t, pgtest.URL(t), `DROP ROLE `+role) })
+	t.Cleanup(func() { pgtest.Exec(t, pgtest.URL(t), `REVOKE headgate_relay FROM `+role) })
+	must(t, pgrelay.Install(ctx, r.db, pgrelay.InstallOptions{Relay: role}))
+	src, err := pgrelay.New(pgrelay.Config{URL: strings.Replace(r.db, cfg.User+"@", role+"@", 1), Beat: 500 * time.Millisecond, Log: r.log()})
+	must(t, err)
+	x := r.run(func(c *relay.Config) { c.Source = src })
+	r.emit(1, 10)
+	x.wait(t, 10)
+	x.stop()
+	// It can also make the slot anew and repair from the table.
+	r.exec(`SELECT pg_drop_replication_slot(slot) FROM headgate.installation`)
+	r.emit(11, 20)
+	x = r.run(func(c *relay.Config) { c.Source = src })
+	r.until("all are stored", func() bool { return len(r.stored()) == 20 })
+	r.verify(20)
+	x.stop()
 }

@@ -127,7 +127,8 @@ func entry(ctx context.Context, tx *store.Tx, n name, version int, seen Seen) (E
 
 // Entries returns versions by a prefix of their subjects, as [Registry.ListSubjects]
 // reads it; with latest only the highest one of each. It skips the first and
-// returns at most limit (0: all).
+// returns at most limit (0: all), and fewer when their texts are long together:
+// whoever wants all skips as many as it got, until there are none.
 func (r *Registry) Entries(ctx context.Context, prefix string, seen Seen, latest bool, skip, limit int) ([]Entry, error) {
 	rows, err := r.browse(ctx, prefix, seen)
 	if err != nil {
@@ -146,9 +147,13 @@ func (r *Registry) Entries(ctx context.Context, prefix string, seen Seen, latest
 	if limit > 0 {
 		rows = rows[:min(limit, len(rows))]
 	}
-	out := make([]Entry, 0, len(rows))
+	var out []Entry
 	err = r.store.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+		bytes := 0
 		for _, v := range rows {
+			if bytes > maxEntriesBytes {
+				return nil
+			}
 			s, err := tx.Registry.Schema(ctx, v.Context, v.ID)
 			if headgate.CodeOf(err) == headgate.CodeNotFound {
 				continue // removed meanwhile
@@ -156,12 +161,16 @@ func (r *Registry) Entries(ctx context.Context, prefix string, seen Seen, latest
 			if err != nil {
 				return err
 			}
+			bytes += len(s.Text) + len(s.Extras)
 			out = append(out, entryOf(v, s))
 		}
 		return nil
 	})
 	return out, err
 }
+
+// maxEntriesBytes bounds the texts of one answer.
+const maxEntriesBytes = 16 << 20
 
 // Schema returns the schema of an id in the context of a subject ("": the
 // default one).

@@ -9,8 +9,10 @@ import (
 	"testing/fstest"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/pgtest"
 	"github.com/headgate/headgate/registry/compat"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/pgstore"
 )
 
 func openLevel(t *testing.T, s store.Store, level compat.Level) *Registry {
@@ -135,7 +137,27 @@ func TestAdoption(t *testing.T) {
 // one version for one schema, and no version lost.
 func TestConcurrentSubmissions(t *testing.T) {
 	s := openStore(t)
-	all := []*Registry{openLevel(t, s, compat.Backward), openLevel(t, s, compat.Backward)}
+	concurrentSubmissions(t, s, s)
+}
+
+// The same on PostgreSQL.
+func TestOutsideConcurrentSubmissions(t *testing.T) {
+	url := pgtest.URL(t)
+	s, err := pgstore.Open(t.Context(), pgstore.Config{URL: url, Schema: pgtest.Schema(t, url, t.TempDir())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	concurrentSubmissions(t, s, s)
+}
+
+func concurrentSubmissions(t *testing.T, first, second store.Store) {
+	t.Helper()
+	all := []*Registry{openLevel(t, first, compat.Backward), openLevel(t, second, compat.Backward)}
 	const writers = 12
 	same, own := make([]Entry, writers), make([]Entry, writers)
 	var wg sync.WaitGroup

@@ -422,3 +422,43 @@ func TestConcurrentRegistration(t *testing.T) {
 		{"as many as there were", "GET", "/subjects/own-value/versions", "", 200, "[1,2,3,4,5,6,7,8]"},
 	})
 }
+
+// Whatever is asked, the answer is JSON with a code and a message, or an
+// answer of the gateway, and never a fault of the node.
+func TestHostilePaths(t *testing.T) {
+	n := start(t)
+	for _, path := range []string{
+		"//subjects", "/subjects/", "/subjects//versions", "/subjects/%00/versions", "/subjects/%FF/versions", "/subjects/..%2f..%2fx/versions",
+		"/subjects/a/versions/99999999999999999999", "/subjects/a/versions/-2", "/subjects/a/versions/1e3", "/schemas/ids/-1", "/schemas/ids/x",
+		"/schemas/ids/99999999999", "/schemas/guids/nope", "/contexts/a/b/c/d", "/contexts/:.:/subjects", "/subjects/:.x/versions", "/config/:*:",
+		"/subjects?limit=-1&offset=-1", "/subjects?limit=x&deleted=maybe", "/subjects?subjectPrefix=%FF", "/mode/" + strings.Repeat("x", 4000),
+		"/subjects/" + strings.Repeat("%E6%97%A5", 600) + "/versions",
+	} {
+		for _, method := range []string{"GET", "DELETE"} {
+			r := do(t, n, "admin", method, path, "")
+			if r.status >= 500 || r.body == "" {
+				t.Errorf("%s %s: %d %s", method, path, r.status, r.body)
+			}
+			if r.status >= 400 && !strings.Contains(r.body, `"error_code"`) && !strings.Contains(r.header.Get("Content-Type"), "problem") {
+				t.Errorf("%s %s: %d %s", method, path, r.status, r.body)
+			}
+		}
+	}
+	for _, body := range []string{
+		"", "null", "[]", `"x"`, "{}", `{"schema":null}`, `{"schema":1}`, `{"schema":"{}","references":[{}]}`, `{"schema":"{}","references":{}}`,
+		`{"schema":"{}","schema":"[]"}`, `{"schema":"{}","version":1e99}`, `{"schema":"\ud800"}`, "{\"schema\":\"\xff\"}",
+		`{"schema":"` + strings.Repeat("[", 5000) + `","schemaType":"JSON"}`, `{"schema":"` + strings.Repeat("[", 5000) + `"}`,
+		`{"schema":"\"string\"","references":[{"name":"x","subject":":.a","version":1}]}`, `{"schema":"{}","metadata":"x","schemaType":"JSON","ruleSet":7}`,
+	} {
+		for _, path := range []string{"/subjects/h/versions", "/subjects/ticket.opened", "/compatibility/subjects/ticket.opened/versions", "/compatibility/subjects/h/versions/latest"} {
+			if r := do(t, n, "admin", "POST", path, body); r.status >= 500 || (r.status >= 400 && !strings.Contains(r.body, `"error_code"`)) {
+				t.Errorf("POST %s %q: %d %s", path, body[:min(len(body), 60)], r.status, r.body)
+			}
+		}
+		for _, path := range []string{"/config/h", "/mode/h"} {
+			if r := do(t, n, "admin", "PUT", path, body); r.status < 400 || r.status >= 500 {
+				t.Errorf("PUT %s %q: %d %s", path, body[:min(len(body), 60)], r.status, r.body)
+			}
+		}
+	}
+}

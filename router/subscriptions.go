@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -58,7 +59,7 @@ func (r *Router) Put(ctx context.Context, by *headgate.Principal, name string, s
 			return old, nil
 		}
 	}
-	if err := r.change(ctx, name, func(ctx context.Context) error { return r.store1(ctx, row, spec) }); err != nil {
+	if err := r.change(ctx, name, func(ctx context.Context) error { return r.store1(ctx, by, row, spec) }); err != nil {
 		return Subscription{}, err
 	}
 	return r.stored(ctx, name)
@@ -73,6 +74,52 @@ func (r *Router) defaultAs(by *headgate.Principal, old Subscription, exists bool
 		return by.Name
 	}
 	return ""
+}
+
+// maxOwn bounds the subscriptions that consume as one principal and were added
+// by it, without the role developer: each costs memory and a reader of its
+// streams, so that an agent that makes one for each task would end the node.
+const maxOwn = 100
+
+// mayPut checks the right to change what is stored by now: the look before may
+// have seen something else.
+func mayPut(ctx context.Context, tx *store.Tx, by *headgate.Principal, name string, spec Spec) error {
+	row, err := tx.Subscriptions.Get(ctx, name)
+	if headgate.CodeOf(err) == headgate.CodeNotFound {
+		return mayAdd(ctx, tx, by)
+	}
+	if err != nil {
+		return err
+	}
+	old, err := decodeSubscription(row)
+	if err != nil {
+		return err
+	}
+	return mayManage(by, spec, old, true)
+}
+
+// mayAdd checks that a principal has room for one more subscription.
+func mayAdd(ctx context.Context, tx *store.Tx, by *headgate.Principal) error {
+	if by == nil || by.Can(headgate.RoleDeveloper) {
+		return nil
+	}
+	rows, err := tx.Subscriptions.List(ctx)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, row := range rows {
+		if sub, err := decodeSubscription(row); err == nil && sub.Spec.As == by.Name {
+			n++
+		}
+	}
+	if n < maxOwn {
+		return nil
+	}
+	return &headgate.Error{
+		Code: headgate.CodeForbidden, Detail: fmt.Sprintf("the principal has %d subscriptions; it may add up to %d by itself", n, maxOwn),
+		Fix: "Delete those that are not needed any more, or ask a developer to add it.",
+	}
 }
 
 // mayManage checks the right to add or change a subscription.
@@ -126,7 +173,7 @@ func (r *Router) checkPrincipal(ctx context.Context, spec Spec) (bad []string) {
 }
 
 // store1 writes a subscription and the first progress in streams new to it.
-func (r *Router) store1(ctx context.Context, row store.Subscription, spec Spec) error {
+func (r *Router) store1(ctx context.Context, by *headgate.Principal, row store.Subscription, spec Spec) error {
 	from, _ := parseFrom(spec.From)
 	var have []store.Progress
 	err := r.store.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
@@ -148,6 +195,9 @@ func (r *Router) store1(ctx context.Context, row store.Subscription, spec Spec) 
 		rows = append(rows, added...)
 	}
 	return r.store.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		if err := mayPut(ctx, tx, by, row.Name, spec); err != nil {
+			return err
+		}
 		if err := tx.Subscriptions.Put(ctx, row); err != nil {
 			return err
 		}

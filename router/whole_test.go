@@ -316,6 +316,42 @@ func TestRights(t *testing.T) {
 	})
 }
 
+// TestOwnSubscriptionsAreBounded: an agent that makes a subscription for each
+// task cannot take the node's memory; developers may.
+func TestOwnSubscriptionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.start()
+		defer r.end()
+		put := func(who string, i int) error {
+			_, err := r.router.Put(t.Context(), r.people.get(who), fmt.Sprintf("s%d", i), Spec{Types: []string{"other.thing"}, As: "other"}, "api")
+			return err
+		}
+		for i := range maxOwn {
+			if err := put("other", i); err != nil {
+				t.Fatalf("subscription %d: %v", i, err)
+			}
+		}
+		if err := put("other", maxOwn); headgate.CodeOf(err) != headgate.CodeForbidden {
+			t.Errorf("one more: %v", err)
+		}
+		if _, err := r.router.Put(t.Context(), r.people.get("other"), "s1", Spec{Types: []string{"other.thing"}, Attempts: 3}, "api"); err != nil {
+			t.Errorf("a change: %v", err)
+		}
+		if err := put("dev", maxOwn); err != nil {
+			t.Errorf("a developer: %v", err)
+		}
+		for _, name := range []string{"s0", "s1"} {
+			if err := r.router.Delete(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := put("other", 0); err != nil {
+			t.Errorf("after a deletion: %v", err)
+		}
+	})
+}
+
 // TestSettleTwiceInOneCall: the same claim twice in one call is refused, not
 // waited for.
 func TestSettleTwiceInOneCall(t *testing.T) {

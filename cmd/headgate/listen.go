@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,7 +39,8 @@ func (a *app) listenCommand() *cobra.Command {
 			"each event, with the event on its standard input: exit 0 acks, anything else retries.\n" +
 			"The command finds HEADGATE_CAUSE, HEADGATE_ATTEMPT, HEADGATE_EVENT_ID and HEADGATE_TYPE in its\n" +
 			"environment; headgate emit --cause \"$HEADGATE_CAUSE\" publishes children of the event.\n\n" +
-			"With --as the subscription is kept and goes on where it stopped; without it, it is temporary.",
+			"With --as the subscription is kept and goes on where it stopped; one that exists keeps its other\n" +
+			"settings. Without --as it is temporary: it is removed when the command ends.",
 		Example: "  headgate listen ticket.opened --as triage --exec './triage.sh'",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,11 +66,7 @@ func (l *listener) run(ctx context.Context, spec api.SubscriptionSpec) error {
 		l.name = "listen-" + strings.ToLower(rand.Text()[:10])
 		defer l.remove(ctx)
 	}
-	_, err := l.client.Subscription(ctx, l.name)
-	if headgate.CodeOf(err) == headgate.CodeNotFound || err == nil && spec.From == "" {
-		_, _, err = l.client.PutSubscription(ctx, l.name, spec)
-	}
-	if err != nil {
+	if err := l.subscribe(ctx, spec); err != nil {
 		return err
 	}
 	if !l.quiet && !l.json {
@@ -80,6 +78,36 @@ func (l *listener) run(ctx context.Context, spec api.SubscriptionSpec) error {
 		}
 	}
 	return nil
+}
+
+// subscribe makes the subscription. One that exists keeps what its owner set,
+// attempts and order for instance, and its progress: only types and condition
+// become those of the command line.
+func (l *listener) subscribe(ctx context.Context, spec api.SubscriptionSpec) error {
+	have, err := l.client.Subscription(ctx, l.name)
+	if headgate.CodeOf(err) == headgate.CodeNotFound {
+		_, _, err = l.client.PutSubscription(ctx, l.name, spec)
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	if have.Paused {
+		fmt.Fprintf(l.err, "subscription %s is paused: headgate subscription resume %s\n", l.name, l.name)
+	}
+	if spec.From != "" {
+		fmt.Fprintf(l.err, "subscription %s goes on where it stopped; --from is for new ones\n", l.name)
+	}
+	if slices.Equal(have.Types, spec.Types) && (spec.When == "" || spec.When == have.When) {
+		return nil
+	}
+	changed := have.SubscriptionSpec
+	changed.Types = spec.Types
+	if spec.When != "" {
+		changed.When = spec.When
+	}
+	_, _, err = l.client.PutSubscription(ctx, l.name, changed)
+	return err
 }
 
 // remove deletes a temporary subscription, also after an interrupt.

@@ -45,7 +45,7 @@ campaign: ## the long forms of the hunts for loss (hours); record in docs/campai
 
 docs: ## regenerate reference pages
 	$(GO) run ./internal/gendocs
-	$(GO) test ./cmd/headgate ./node ./admin -run ReferenceIsFresh -update
+	$(GO) test ./cmd/headgate ./node ./admin ./registry/compat -run ReferenceIsFresh -update
 
 fmt: ## format
 	$(TOOLS) gofumpt -w $$(git ls-files -co --exclude-standard '*.go')

@@ -349,6 +349,7 @@ func (h *killing) verdict() verdict {
 }
 
 func TestKillsLoseNothing(t *testing.T) {
+	t.Parallel() // it has a server of its own
 	kills, seed := 30, uint64(20260101)
 	if os.Getenv("HEADGATE_CAMPAIGN") == "1" {
 		kills, seed = 500, uint64(time.Now().UnixNano())
@@ -374,6 +375,7 @@ func TestKillsLoseNothing(t *testing.T) {
 // A harness that cannot fail proves nothing: a relay that confirms before the
 // acknowledgement must be caught.
 func TestKillsCatchConfirmBeforeAck(t *testing.T) {
+	t.Parallel() // it has a server of its own
 	h := startKilling(t, true, 7)
 	for i := range 12 {
 		h.kill(h.node)

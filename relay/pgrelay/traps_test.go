@@ -328,6 +328,7 @@ func (countOnly) Admit(_ context.Context, s perimeter.Submission) []perimeter.Re
 }
 
 func TestTrap12SlowSinkKeepsTheSession(t *testing.T) {
+	t.Parallel() // it has a server of its own
 	server := pgtest.Start(t, "wal_level=logical", "wal_sender_timeout=1s")
 	r := newRig(t, server.URL())
 	g := newGate(r.door)
@@ -346,6 +347,7 @@ func TestTrap12SlowSinkKeepsTheSession(t *testing.T) {
 }
 
 func TestTrap15SlotInvalidated(t *testing.T) {
+	t.Parallel() // it has a server of its own
 	server := pgtest.Start(t, "wal_level=logical", "max_slot_wal_keep_size=16MB", "min_wal_size=32MB", "max_wal_size=32MB", "wal_keep_size=0")
 	r := newRig(t, server.URL())
 	x := r.run(nil)
@@ -591,6 +593,7 @@ func TestTrap25PartitionsWaitForTheProof(t *testing.T) {
 }
 
 func TestTrap26OnlyCommittedRows(t *testing.T) {
+	t.Parallel() // it has a server of its own
 	server := pgtest.Start(t, "wal_level=logical", "max_prepared_transactions=4")
 	r := newRig(t, server.URL())
 	x := r.run(nil)

@@ -33,9 +33,8 @@ type added struct {
 // state is what a registration depends on, as of one snapshot.
 type state struct {
 	versions []store.RegistryVersion
-	schemas  map[int]store.RegistrySchema // of the versions that are compared
-	highest  int                          // version ever used
-	latest   *store.Contract              // in use at the perimeter
+	highest  int             // version ever used
+	latest   *store.Contract // in use at the perimeter
 	config   Compatibility
 	mode     Mode
 	stamp    string // equal for equal states

@@ -42,7 +42,8 @@
 //
 // # Failure
 //
-// Errors are [*headgate.Error]. A stored contract that does not compile any
+// Errors are [*headgate.Error]; what clients of a registry are refused is a
+// [*Fault] with their code. A stored contract that does not compile any
 // more does not keep the registry from opening: its subject has no contract,
 // so that its events are refused, and [Registry.Broken] says why.
 //
@@ -50,6 +51,6 @@
 //
 // A Registry is safe for concurrent use. Contracts are compiled outside of
 // every lock and transaction, and compared there: a write is done only if the
-// subject is as it was when it was compared. Changes that another node makes are not seen
-// before the registry is opened again.
+// subject is as it was when it was compared. Changes that another node makes
+// are not seen before the registry is opened again.
 package registry

@@ -28,7 +28,6 @@ type node struct {
 // document is a parsed schema with its references.
 type document struct {
 	c     *comparison
-	name  string
 	root  any
 	nodes map[string]*node // by document#pointer
 	names map[string]*node // by URL, with or without a fragment

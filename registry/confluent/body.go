@@ -87,8 +87,13 @@ func (c *call) submission() (registry.Submission, error) {
 		name string
 		into any
 	}{
-		{"schema", &schema}, {"schemaType", &kind}, {"references", &s.References}, {"id", &s.ID}, {"version", &s.Version},
-		{"metadata", &s.Metadata}, {"ruleSet", &s.RuleSet},
+		{"schema", &schema},
+		{"schemaType", &kind},
+		{"references", &s.References},
+		{"id", &s.ID},
+		{"version", &s.Version},
+		{"metadata", &s.Metadata},
+		{"ruleSet", &s.RuleSet},
 	} {
 		if err := take(members, m.name, m.into); err != nil {
 			return s, err

@@ -98,6 +98,7 @@ func Run(ctx context.Context, cfg Config, version string) (*Report, error) {
 		{[]string{"pull-1", "pull-100"}, r.pulls},
 		{[]string{"handler"}, r.handler},
 		{[]string{"start", "memory"}, r.stored},
+		{[]string{"leases"}, r.leases},
 		{[]string{"outbox-cost", "outbox-latency", "outbox-drain", "outbox-idle"}, r.outbox},
 	} {
 		if len(cfg.Only) > 0 && !slices.ContainsFunc(m.ids, func(id string) bool { return slices.Contains(cfg.Only, id) }) {

@@ -38,7 +38,7 @@ func TestWriteOpinions(t *testing.T) {
 	for i, s := range sampleSubjects(t) {
 		n += writeOpinions(t, filepath.Join(dir, fmt.Sprintf("sample-%03d.json", i)), s, rng, each)
 	}
-	for i, s := range realSubjects(t) {
+	for i, s := range realSubjects(t, 1) {
 		n += writeOpinions(t, filepath.Join(dir, fmt.Sprintf("real-%03d.json", i)), s, rng, each/40+1)
 	}
 	t.Logf("%d cases", n)

@@ -141,9 +141,9 @@ func realSubjects(t testing.TB, step int) []*subject {
 		s := &subject{name: name, schema: bundle, contract: compileOK(t, string(bundle)), library: compileOracle(ptr), payloads: byPointer[ptr]}
 		if len(s.payloads) == 0 {
 			if event, _, ok := cutEvent(name); ok {
-				for p, trees := range byPointer {
+				for _, p := range sortedKeys(byPointer) {
 					if e, _, _ := cutEvent(p[len("/definitions/"):]); e == event && len(s.payloads) < 1 {
-						s.payloads = trees[:1]
+						s.payloads = byPointer[p][:1]
 					}
 				}
 			}

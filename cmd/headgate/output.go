@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
@@ -14,10 +16,37 @@ import (
 
 // printJSON prints a value as one indented JSON text.
 func (a *app) printJSON(v any) error {
-	enc := json.NewEncoder(a.out)
-	enc.SetIndent("", "  ")
+	text, err := jsonText(v, "  ")
+	if err != nil {
+		return err
+	}
+	_, err = a.out.Write(text)
+	return err
+}
+
+// jsonText returns JSON that is safe to look at, too: what could change how a
+// terminal shows the text around it is escaped.
+func jsonText(v any, indent string) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetIndent("", indent)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	text := b.Bytes()
+	if !bytes.ContainsFunc(text, func(r rune) bool { return r >= 0x7f && unsafeRune(r) }) {
+		return text, nil
+	}
+	out := make([]byte, 0, len(text)+64)
+	for _, r := range string(text) {
+		if r >= 0x7f && unsafeRune(r) { // stands in strings alone
+			out = fmt.Appendf(out, "\\u%04x", r)
+			continue
+		}
+		out = utf8.AppendRune(out, r)
+	}
+	return out, nil
 }
 
 // print prints v as JSON with --json, else by the function.
@@ -53,11 +82,17 @@ func table(w io.Writer, header string, rows [][]string) {
 // plain makes text safe for a terminal: control characters become "·".
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r == 0x7f || (r >= 0x80 && r < 0xa0) || r == 0x2028 || r == 0x2029 || (r >= 0x202a && r <= 0x202e) || (r >= 0x2066 && r <= 0x2069) {
+		if unsafeRune(r) {
 			return '·'
 		}
 		return r
 	}, s)
+}
+
+// unsafeRune reports whether a terminal acts on a character, or shows what
+// stands around it elsewhere.
+func unsafeRune(r rune) bool {
+	return r < 0x20 || (r >= 0x7f && r < 0xa0) || r == 0x2028 || r == 0x2029 || (r >= 0x202a && r <= 0x202e) || (r >= 0x2066 && r <= 0x2069)
 }
 
 // printError prints an error with what to do about it.
@@ -73,9 +108,9 @@ func (a *app) printError(err error) {
 	}
 	refusal := api.NewRefusal(e)
 	if a.json {
-		enc := json.NewEncoder(a.err)
-		enc.SetEscapeHTML(false)
-		_ = enc.Encode(refusal) // stderr is all there is
+		if text, err := jsonText(refusal, ""); err == nil {
+			_, _ = a.err.Write(text) // stderr is all there is
+		}
 		return
 	}
 	detail := around(err, e) + firstOf(refusal.Detail, e.Info().Title)

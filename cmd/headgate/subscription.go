@@ -50,7 +50,7 @@ func printSubscription(w io.Writer, s api.Subscription) {
 		state = "paused"
 	}
 	spec, _ := json.MarshalIndent(s.SubscriptionSpec, "  ", "  ") // plain data always encodes
-	fmt.Fprintf(w, "%s is %s, created %s (%s)\n  %s\n", plain(s.Name), state, when(s.Created), s.Managed, spec)
+	fmt.Fprintf(w, "%s is %s, created %s (%s)\n  %s\n", plain(s.Name), state, when(s.Created), s.Managed, plainLines(string(spec)))
 }
 
 func (a *app) subscriptionAdd() *cobra.Command {

@@ -154,9 +154,11 @@ func TestAdaptersWriteTheSameRows(t *testing.T) {
 	if d := cmp.Diff(a, b); d != "" || len(a) != 2 {
 		t.Fatalf("the adapters differ: %s", d)
 	}
-	want := []string{"headgate", "order.placed", "/shop", "order 1", "k",
+	want := []string{
+		"headgate", "order.placed", "/shop", "order 1", "k",
 		`{"flag": true, "time": "2026-01-02T03:04:05.000006Z", "count": 7, "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`,
-		"abc_-123", `{"n": 1}`, "f", "f"}
+		"abc_-123", `{"n": 1}`, "f", "f",
+	}
 	if d := cmp.Diff(want, a[0]); d != "" {
 		t.Error(d)
 	}

@@ -134,7 +134,6 @@ func (r *rig) mute(c *relay.Config) {
 // gate is a perimeter that can be shut.
 type gate struct {
 	relay.Admitter
-	mu   sync.Mutex
 	open chan struct{}
 }
 

@@ -16,7 +16,7 @@ run: build ## start a node on this machine, everything embedded
 build: ## build bin/headgate
 	$(GO) build -trimpath -o bin/headgate ./cmd/headgate
 
-test: lint build unit fuzz bench-short ## everything CI runs
+test: lint build clients unit fuzz bench-short ## everything CI runs
 
 lint: ## formatting, vet, staticcheck, architecture
 	@out=$$($(TOOLS) gofumpt -l $$(git ls-files -co --exclude-standard '*.go')); \
@@ -24,6 +24,9 @@ lint: ## formatting, vet, staticcheck, architecture
 	$(GO) vet $(PKGS)
 	$(TOOLS) staticcheck $(PKGS)
 	$(GO) test ./internal/archtest
+
+clients: ## registry clients of other makers, for the tests (npm, PyPI); optional outside CI
+	scripts/registry-clients || test -z "$$CI"
 
 unit: ## all tests under the race detector, against real servers
 	scripts/services run $(GO) test -race -timeout 20m $(PKGS)
@@ -53,4 +56,4 @@ fmt: ## format
 clean: ## remove what the build made
 	rm -rf bin .services
 
-.PHONY: help run build test lint unit fuzz bench bench-short bench-peers campaign docs fmt clean
+.PHONY: help run build test lint clients unit fuzz bench bench-short bench-peers campaign docs fmt clean

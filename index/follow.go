@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -101,8 +102,7 @@ func (x *Index) follow(ctx context.Context, stream string) (progress bool, err e
 		}
 		var gap *broker.GapError
 		if errors.As(err, &gap) {
-			x.cfg.Log.Error("stored events cannot be read and are missing from the index", "stream", gap.Stream,
-				"partition", gap.Partition, "from", gap.From, "to", gap.To, "error", gap.Err)
+			x.tellLost(*gap)
 			gaps = append(gaps, gap)
 			err = nil
 		}
@@ -162,11 +162,39 @@ func (x *Index) cursors(ctx context.Context, stream string) (map[uint32]uint64, 
 			if err != nil {
 				return err
 			}
+			if next > s.Next {
+				x.tellLost(broker.GapError{Stream: stream, Partition: s.Partition, From: s.Next, To: next, Err: errCut})
+				next = s.Next // what comes now stands at offsets that were used before
+			}
 			cursors[s.Partition] = next
 		}
 		return nil
 	})
 	return cursors, err
+}
+
+// errCut is why events that were indexed are not in their stream any more.
+var errCut = errors.New("the stream ends before events that were stored in it: its data was damaged or replaced")
+
+func (x *Index) tellLost(gap broker.GapError) {
+	x.cfg.Log.Error("stored events are lost", "stream", gap.Stream, "partition", gap.Partition, "from", gap.From, "to", gap.To, "error", gap.Err)
+	x.mu.Lock()
+	if len(x.lost) < maxLost {
+		x.lost = append(x.lost, gap)
+	}
+	x.mu.Unlock()
+	x.broadcast()
+}
+
+// maxLost bounds the losses that are kept to be told of.
+const maxLost = 100
+
+// Lost returns the stored events that this run of the node found missing: ones
+// that cannot be read, and ones that the index knows and the stream has not.
+func (x *Index) Lost() []broker.GapError {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Clone(x.lost)
 }
 
 // receive waits for a batch. With a fault it may return both: what came before

@@ -286,6 +286,37 @@ func TestDamagedEventsAreSteppedOver(t *testing.T) {
 	}
 }
 
+// A stream that lost its end is told of, and what is stored at its offsets
+// anew is indexed.
+func TestCutStreamIsTold(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	b := newBench(t, nil)
+	for i := range 3 {
+		b.publish(t, "beta", plain(fmt.Sprint("e", i)))
+	}
+	err := b.store.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		return tx.Index.SetCursor(ctx, "beta", 0, 5) // two more events were stored once
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := b.signal()
+	defer b.run(t)()
+	<-told
+	for i := 3; i < 8; i++ { // beyond the old end, so that waiting means something
+		b.publish(t, "beta", plain(fmt.Sprint("e", i)))
+	}
+	b.wait(t)
+	if _, err := b.Event(ctx, "e3"); err != nil {
+		t.Error(err)
+	}
+	lost := b.Lost()
+	if len(lost) != 1 || lost[0].From != 3 || lost[0].To != 5 {
+		t.Errorf("lost: %v, want offsets 3 and 4", lost)
+	}
+}
+
 func TestWaitSaysHowFarBehind(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)

@@ -58,6 +58,7 @@ type Index struct {
 	running bool
 	stop    context.CancelFunc // ends the present followers
 	moved   chan struct{}      // closed when rows were written
+	lost    []broker.GapError
 }
 
 // New returns an index; Run makes it follow.

@@ -64,6 +64,12 @@ func (n *Node) findings(context.Context) []api.Finding {
 	if n.cfg.Dev && !n.cfg.Memory && !Loopback(n.cfg.listen()) {
 		out = append(out, api.Finding{Severity: "error", What: "dev mode is reachable from other hosts", Fix: "Use headgate serve."})
 	}
+	for _, gap := range n.Index.Lost() {
+		out = append(out, api.Finding{
+			Severity: "error", What: gap.Error(),
+			Fix: "Stored events are lost. Find out what damaged the data folder; restore a backup, or publish them again with the same ids.",
+		})
+	}
 	return append(out, n.relayFindings()...)
 }
 

@@ -49,20 +49,51 @@ func kinds() []store.QuarantineKind {
 	return []store.QuarantineKind{store.KindRefused, store.KindExtinguished, store.KindParked, store.KindExpired}
 }
 
-// filter reads the selection. Callers who are no viewers see what they
-// published and what was refused of it, nothing of others.
+// filter reads the selection. Callers who are no viewers see what was refused
+// of what they published, and what was parked of a subscription that they
+// consume: the faults of a consumer are not the publisher's to read.
 func (o *operator) filter(c *gateway.Call) (store.QuarantineFilter, error) {
 	f := store.QuarantineFilter{
 		Kind: store.QuarantineKind(c.Query("kind")), Reason: c.Query("reason"), Type: c.Query("type"), Subscription: c.Query("subscription"),
 		Principal: c.Query("principal"), Root: c.Query("root"), ID: c.Query("id"), Fingerprint: c.Query("fingerprint"),
 	}
-	if !c.Principal.Can(headgate.RoleViewer) {
-		f.Principal = c.Principal.Name
-	}
 	if f.Kind != "" && !slices.Contains(kinds(), f.Kind) {
 		return f, headgate.NewError(headgate.CodeInvalidArgument, "kind must be refused, extinguished, parked or expired.")
 	}
+	if c.Principal.Can(headgate.RoleViewer) {
+		return f, nil
+	}
+	if f.Subscription != "" {
+		if !o.consumes(c, f.Subscription) {
+			return f, notFound("subscription")
+		}
+		return f, nil
+	}
+	f.Principal = c.Principal.Name
+	if f.Kind == "" {
+		f.Kind = store.KindRefused
+	}
+	if f.Kind != store.KindRefused && f.Kind != store.KindExtinguished {
+		return f, headgate.NewError(headgate.CodeInvalidArgument, "kind %s is the consumer's: name a subscription that you consume.", f.Kind)
+	}
 	return f, nil
+}
+
+// consumes reports whether the caller is who a subscription delivers to.
+func (o *operator) consumes(c *gateway.Call, subscription string) bool {
+	s, err := o.Router.Get(c.Context(), subscription)
+	return err == nil && s.Spec.As == c.Principal.Name
+}
+
+// mayRead reports whether the caller may see one record.
+func (o *operator) mayRead(c *gateway.Call, r *store.QuarantineRecord) bool {
+	switch {
+	case c.Principal.Can(headgate.RoleViewer):
+		return true
+	case r.Subscription != "": // of a delivery
+		return o.consumes(c, r.Subscription)
+	}
+	return r.Principal == c.Principal.Name
 }
 
 func (o *operator) listQuarantine(c *gateway.Call) error {
@@ -138,7 +169,7 @@ func (o *operator) getQuarantined(c *gateway.Call) error {
 	if err != nil {
 		return err
 	}
-	if !c.Principal.Can(headgate.RoleViewer) && r.Principal != c.Principal.Name {
+	if !o.mayRead(c, &r) {
 		return notFound("record")
 	}
 	v := quarantine.ViewOf(&r)

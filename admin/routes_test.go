@@ -376,6 +376,46 @@ func TestQuarantineIsShownWhole(t *testing.T) {
 	}
 }
 
+// What a consumer could not handle is its own to read, not the publisher's.
+func TestParkedBelongsToTheConsumer(t *testing.T) {
+	n := nodetest.Start(t, nil)
+	ctx := context.Background()
+	if _, _, err := n.Client(t, "admin").PutSubscription(ctx, "triage", api.SubscriptionSpec{Types: []string{"ticket.opened"}, As: "triage", From: "beginning"}); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, n, "desk", "ticket.opened", "p1", `{"ticket_id":"T"}`)
+	agent, desk := n.Client(t, "triage"), n.Client(t, "desk")
+	ds, err := agent.Pull(ctx, "triage", 1, 20*time.Second)
+	if err != nil || len(ds) != 1 {
+		t.Fatalf("%+v, %v", ds, err)
+	}
+	if _, err := agent.Settle(ctx, "triage", api.Settlement{Claim: ds[0].Claim, Outcome: "reject", Reason: "secret of the consumer"}); err != nil {
+		t.Fatal(err)
+	}
+	own := client.QuarantineFilter{Subscription: "triage"}
+	list, err := agent.Quarantine(ctx, own, client.Page{})
+	if err != nil || len(list.Records) != 1 {
+		t.Fatalf("the consumer lists %+v, %v", list, err)
+	}
+	if _, err := agent.Quarantined(ctx, list.Records[0].QID); err != nil {
+		t.Error(err)
+	}
+	if _, err := desk.Quarantined(ctx, list.Records[0].QID); headgate.CodeOf(err) != headgate.CodeNotFound {
+		t.Errorf("the publisher shows it: %v", err)
+	}
+	if _, err := desk.Quarantine(ctx, own, client.Page{}); headgate.CodeOf(err) != headgate.CodeNotFound {
+		t.Errorf("the publisher lists the subscription: %v", err)
+	}
+	if _, err := desk.Quarantine(ctx, client.QuarantineFilter{Kind: "parked"}, client.Page{}); headgate.CodeOf(err) != headgate.CodeInvalidArgument {
+		t.Errorf("the publisher lists parked events: %v", err)
+	}
+	for _, f := range []client.QuarantineFilter{{}, {Kind: "refused"}, {ID: "p1"}} {
+		if list, err := desk.Quarantine(ctx, f, client.Page{}); err != nil || len(list.Records) != 0 {
+			t.Errorf("the publisher lists %+v, %v", list, err)
+		}
+	}
+}
+
 func TestExplainAndTree(t *testing.T) {
 	n := nodetest.Start(t, nil)
 	c, ctx := n.Client(t, "admin"), context.Background()

@@ -187,7 +187,7 @@ func (r *run) stalePostgres(ctx context.Context, d *leaseDB) error {
 	try := func() error {
 		return new(fencepg.DB).Tx(ctx, d.pool, old, pgx.TxOptions{}, func(pgx.Tx) error { return nil })
 	}
-	n := r.long(20_000)
+	n := r.long(10_000)
 	if err := r.rejections("lease-stale-pg-idle", "superseded write refused by Postgres, whole round trip, idle", "Promise: p99 below 4 ms.", n, try); err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func (r *run) fencedWrites(ctx context.Context, d *leaseDB) error {
 	} {
 		var took []time.Duration
 		var wall, baseWall time.Duration
-		n, slices := r.long(2000), 6
+		n, slices := r.long(800), 8
 		for range slices {
 			work := func(fn func(context.Context, fence.Fence, int) error) ([]time.Duration, time.Duration, error) {
 				t, w, _, err := load(clients, n, func(int) error {
@@ -372,7 +372,7 @@ func (r *run) heartbeats(ctx context.Context, name string, open func() (store.St
 	}); err != nil {
 		return err
 	}
-	n := r.long(60_000)
+	n := r.long(10_000)
 	took, wall, cpu, err := load(256, n, func(i int) error {
 		_, err := s.Renew(ctx, holder, "", tokens[i%len(tokens)], 0)
 		return err
@@ -416,7 +416,7 @@ func (r *run) staleSQLite(ctx context.Context) (err error) {
 			return err
 		})
 	}
-	n := r.long(20_000)
+	n := r.long(10_000)
 	if err := r.rejections("lease-stale-sqlite-idle", "superseded write refused by a user's SQLite database, idle", "Promise: p99 below 4 ms.", n, func() error { return write(old) }); err != nil {
 		return err
 	}

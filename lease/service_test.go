@@ -491,10 +491,20 @@ func TestRightToLease(t *testing.T) {
 		t.Error(err)
 	}
 	for _, bad := range []Request{
-		{}, {Resources: []string{""}}, {Resources: []string{"a", "a"}}, {Resources: []string{"a//b"}}, {Resources: []string{"../a"}},
-		{Resources: []string{strings.Repeat("a", 257)}}, {Resources: []string{"a\x00"}}, {Resources: []string{"a"}, TTL: time.Nanosecond},
-		{Resources: []string{"a"}, TTL: -1}, {Resources: []string{"a"}, Wait: time.Hour}, {Resources: []string{"a"}, RequestID: "a\nb"},
-		{Resources: []string{"a"}, Audience: []string{"no spaces"}}, {Resources: make([]string, 65)}, {Resources: []string{"a"}, MaxHold: -1},
+		{},
+		{Resources: []string{""}},
+		{Resources: []string{"a", "a"}},
+		{Resources: []string{"a//b"}},
+		{Resources: []string{"../a"}},
+		{Resources: []string{strings.Repeat("a", 257)}},
+		{Resources: []string{"a\x00"}},
+		{Resources: []string{"a"}, TTL: time.Nanosecond},
+		{Resources: []string{"a"}, TTL: -1},
+		{Resources: []string{"a"}, Wait: time.Hour},
+		{Resources: []string{"a"}, RequestID: "a\nb"},
+		{Resources: []string{"a"}, Audience: []string{"no spaces"}},
+		{Resources: make([]string, 65)},
+		{Resources: []string{"a"}, MaxHold: -1},
 	} {
 		_, err := s.Acquire(t.Context(), admin, bad)
 		want(t, fmt.Sprintf("%.80v", bad), err, headgate.CodeInvalidArgument)

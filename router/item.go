@@ -93,7 +93,6 @@ type laneID struct{ stream, key string }
 type lane struct {
 	id    laneID
 	queue []*item
-	held  int // of queue: in the store and not the head
 	// blocked: the head was parked under the order strict; followers stay
 	// held until somebody unblocks the key.
 	blocked bool

@@ -45,8 +45,7 @@ type rig struct {
 	mu     sync.Mutex
 	lines  []string // of the observer
 	logged []string
-	claims int // numbers the claims, so that scenarios can name them
-	emits  int
+	claims int                                   // numbers the claims, so that scenarios can name them
 	refuse func(*headgate.Event) *headgate.Error // what the door refuses
 }
 
@@ -348,8 +347,7 @@ func (r *rig) balance() Balance {
 
 // capture keeps warnings and errors that the router logs.
 type capture struct {
-	r     *rig
-	attrs []slog.Attr
+	r *rig
 }
 
 func (c *capture) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }

@@ -150,14 +150,6 @@ func (r *rig) raise(i int, epoch int64) {
 	}
 }
 
-func (r *rig) release(ctx context.Context, who, i int, token string) {
-	begun := r.history.now()
-	if r.service.Release(ctx, agent(fmt.Sprint("agent-", who)), resource(i), token) == nil {
-		f, _ := fence.Parse(token) // it was a token a moment ago
-		r.history.add(who, i, begun, op{kind: opRelease, epoch: f.Epoch}, 0)
-	}
-}
-
 var isolation = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
 
 // write makes one fenced write, and keeps what became of it.

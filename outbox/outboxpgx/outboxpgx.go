@@ -67,11 +67,11 @@ func refusal(err error) error {
 	}
 	code := headgate.CodeUnavailable
 	switch e.Code {
-	case "HG001", "HG003":
+	case "HG101", "HG103":
 		code = headgate.CodeBadEnvelope
-	case "HG002":
+	case "HG102":
 		code = headgate.CodeTooLarge
-	case "HG004":
+	case "HG104":
 		code = headgate.CodeTokenInvalid
 	case "42501":
 		code = headgate.CodeForbidden

@@ -76,16 +76,16 @@ BEGIN
   IF id IS NULL OR id = '' THEN id := headgate.new_id(); END IF;
   IF type IS NULL OR length(type) > 200 OR type !~ '^[a-z0-9_-]+(\.[a-z0-9_-]+)*$' THEN
     RAISE EXCEPTION 'headgate: % is no event type', coalesce(quote_literal(left(type, 60)), 'null')
-      USING ERRCODE = 'HG001', HINT = 'Types are dotted lower-case words such as order.placed, at most 200 bytes.';
+      USING ERRCODE = 'HG101', HINT = 'Types are dotted lower-case words such as order.placed, at most 200 bytes.';
   END IF;
   IF octet_length(data) > 6291456 THEN
     RAISE EXCEPTION 'headgate: the payload of % has % bytes; at most 6291456 are possible', type, octet_length(data)
-      USING ERRCODE = 'HG002', HINT = 'Keep large content elsewhere and send a reference.';
+      USING ERRCODE = 'HG102', HINT = 'Keep large content elsewhere and send a reference.';
   END IF;
   IF octet_length(id) > 256 OR octet_length(source) > 1024 OR octet_length(subject) > 4096
      OR octet_length(key) > 4096 OR octet_length(attributes::text) > 32768 THEN
     RAISE EXCEPTION 'headgate: an attribute of the event is longer than allowed'
-      USING ERRCODE = 'HG003', HINT = 'id 256, source 1024, subject and key 4096 bytes.';
+      USING ERRCODE = 'HG103', HINT = 'id 256, source 1024, subject and key 4096 bytes.';
   END IF;
   INSERT INTO headgate.outbox (id, role, type, source, subject, key, attributes, cause, data)
   VALUES (id, session_user, type, nullif(source, ''), nullif(subject, ''), nullif(key, ''), attributes, nullif(mark, ''), data);
@@ -113,7 +113,7 @@ LANGUAGE plpgsql AS $$
 BEGIN
   IF token IS NOT NULL AND token <> '' AND (length(token) > 4096 OR token !~ '^[A-Za-z0-9_-]+$') THEN
     RAISE EXCEPTION 'headgate: this is no causal token'
-      USING ERRCODE = 'HG004', HINT = 'Pass the token exactly as it came with the delivery.';
+      USING ERRCODE = 'HG104', HINT = 'Pass the token exactly as it came with the delivery.';
   END IF;
   PERFORM pg_catalog.set_config('headgate.cause', coalesce(token, ''), true);
 END $$;
@@ -144,7 +144,7 @@ CREATE FUNCTION headgate.refuse_truncate() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
   RAISE EXCEPTION 'headgate: % is watched, and TRUNCATE does not say which rows it removes', TG_TABLE_NAME
-    USING ERRCODE = 'HG005', HINT = 'Use DELETE, or end the watch by headgate.unwatch first.';
+    USING ERRCODE = 'HG105', HINT = 'Use DELETE, or end the watch by headgate.unwatch first.';
 END $$;
 
 -- Watches a table: each row change becomes an event of type PREFIX.inserted,
@@ -160,23 +160,23 @@ BEGIN
          format('%I.%I', n.nspname, c.relname) AS name
     INTO rel FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = watched;
   IF rel.relkind NOT IN ('r', 'p') THEN
-    RAISE EXCEPTION 'headgate: % is no table', rel.name USING ERRCODE = 'HG006', HINT = 'Watch the tables behind a view.';
+    RAISE EXCEPTION 'headgate: % is no table', rel.name USING ERRCODE = 'HG106', HINT = 'Watch the tables behind a view.';
   ELSIF rel.relpersistence <> 'p' THEN
-    RAISE EXCEPTION 'headgate: % is temporary or unlogged, so that its rows may vanish without a change', rel.name USING ERRCODE = 'HG006';
+    RAISE EXCEPTION 'headgate: % is temporary or unlogged, so that its rows may vanish without a change', rel.name USING ERRCODE = 'HG106';
   ELSIF rel.nspname IN ('headgate', 'pg_catalog', 'information_schema') THEN
-    RAISE EXCEPTION 'headgate: tables of schema % are not watched', rel.nspname USING ERRCODE = 'HG006';
+    RAISE EXCEPTION 'headgate: tables of schema % are not watched', rel.nspname USING ERRCODE = 'HG106';
   ELSIF rel.relispartition THEN
-    RAISE EXCEPTION 'headgate: % is a partition', rel.name USING ERRCODE = 'HG006', HINT = 'Watch the partitioned table itself.';
+    RAISE EXCEPTION 'headgate: % is a partition', rel.name USING ERRCODE = 'HG106', HINT = 'Watch the partitioned table itself.';
   ELSIF rel.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = watched OR inhrelid = watched) THEN
-    RAISE EXCEPTION 'headgate: % takes part in inheritance, where triggers do not follow', rel.name USING ERRCODE = 'HG006';
+    RAISE EXCEPTION 'headgate: % takes part in inheritance, where triggers do not follow', rel.name USING ERRCODE = 'HG106';
   ELSIF prefix IS NULL OR length(prefix) > 180 OR prefix !~ '^[a-z0-9_-]+(\.[a-z0-9_-]+)*$' THEN
-    RAISE EXCEPTION 'headgate: % is no prefix of event types', coalesce(quote_literal(left(prefix, 60)), 'null') USING ERRCODE = 'HG001';
+    RAISE EXCEPTION 'headgate: % is no prefix of event types', coalesce(quote_literal(left(prefix, 60)), 'null') USING ERRCODE = 'HG101';
   END IF;
   SELECT array_agg(a.attname::text ORDER BY a.attnum) INTO columns
     FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
     WHERE i.indrelid = watched AND i.indisprimary;
   IF columns IS NULL THEN
-    RAISE EXCEPTION 'headgate: % has no primary key, so that its rows have no order key', rel.name USING ERRCODE = 'HG006';
+    RAISE EXCEPTION 'headgate: % has no primary key, so that its rows have no order key', rel.name USING ERRCODE = 'HG106';
   END IF;
   PERFORM headgate.unwatch(watched);
   EXECUTE format('CREATE TRIGGER headgate_capture AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION headgate.capture(%L, %L, %L)',

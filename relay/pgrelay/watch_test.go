@@ -88,7 +88,7 @@ func TestWatchedPartitionsAndTruncate(t *testing.T) {
 	}
 	for _, name := range []string{"public.orders", "public.orders_a"} {
 		_, err := r.connect().Exec(context.Background(), `TRUNCATE `+name)
-		if e, ok := errors.AsType[*pgconn.PgError](err); !ok || e.Code != "HG005" {
+		if e, ok := errors.AsType[*pgconn.PgError](err); !ok || e.Code != "HG105" {
 			t.Errorf("TRUNCATE %s: %v", name, err)
 		}
 	}
@@ -155,10 +155,10 @@ func TestWritersNeedNothingButTheFunctions(t *testing.T) {
 	must(t, pgrelay.Install(ctx, r.db, pgrelay.InstallOptions{Writers: []string{role}}))
 	for sql, want := range map[string]string{
 		`SELECT headgate.emit('order.placed', '{"n":1}')`:                               "",
-		`SELECT headgate.emit('Order Placed', '{"n":1}')`:                               "HG001",
-		`SELECT headgate.emit('order.placed', to_jsonb(repeat('x', 7000000)))`:          "HG002",
-		`SELECT headgate.emit('order.placed', '{"n":1}', repeat('k', 5000))`:            "HG003",
-		`SELECT headgate.set_cause('not a token')`:                                      "HG004",
+		`SELECT headgate.emit('Order Placed', '{"n":1}')`:                               "HG101",
+		`SELECT headgate.emit('order.placed', to_jsonb(repeat('x', 7000000)))`:          "HG102",
+		`SELECT headgate.emit('order.placed', '{"n":1}', repeat('k', 5000))`:            "HG103",
+		`SELECT headgate.set_cause('not a token')`:                                      "HG104",
 		`INSERT INTO headgate.outbox (id, role, type) VALUES ('x', 'other', 'order.x')`: "42501",
 		`SELECT count(*) FROM headgate.outbox`:                                          "42501",
 		`SELECT headgate.maintain('1 day')`:                                             "42501",

@@ -85,27 +85,25 @@ func (o *operator) explainEvent(c *gateway.Call) error {
 	if err := o.awaitIndex(c); err != nil {
 		return err
 	}
-	x, err := o.Index.Explain(c.Context(), c.Path("id"))
+	x, err := o.Index.Explain(c.Context(), c.Path("id"), func(r *store.IndexRow) bool { return mayRead(c.Principal, r) })
 	if err != nil {
 		return err
 	}
 	out := api.Explanation{Admitted: x.Admitted, Subscriptions: []api.State{}}
 	for i := range x.Quarantine {
-		if r := &x.Quarantine[i]; c.Principal.Can(headgate.RoleViewer) || r.Principal == c.Principal.Name {
+		if r := &x.Quarantine[i]; o.mayRead(c, r) {
 			out.Quarantine = append(out.Quarantine, quarantinedOf(r))
 		}
 	}
 	switch {
 	case !x.Admitted && len(out.Quarantine) > 0:
 		return c.JSON(http.StatusOK, out)
-	case !x.Admitted, !mayRead(c.Principal, &x.Found.IndexRow):
+	case !x.Admitted:
 		return notFound("event")
 	}
 	out.Event = eventOf(&x.Found)
 	for i := range x.Others {
-		if mayRead(c.Principal, &x.Others[i].IndexRow) {
-			out.Others = append(out.Others, eventOf(&x.Others[i]))
-		}
+		out.Others = append(out.Others, eventOf(&x.Others[i]))
 	}
 	for i := range x.Subscriptions {
 		s := &x.Subscriptions[i]

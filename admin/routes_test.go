@@ -489,6 +489,16 @@ func TestExplainTwins(t *testing.T) {
 	if err != nil || !x.Admitted || len(x.Others) != 1 || x.Others[0].Source == x.Event.Source {
 		t.Errorf("%+v, %v", x, err)
 	}
+	// An event of another publisher never hides one's own.
+	for i, who := range []string{"admin", "desk"} {
+		if _, err := n.Client(t, who).Publish(ctx, &headgate.Event{Type: "ticket.opened", ID: "shared", Source: "/of/" + who, Data: []byte(`{"ticket_id":"T"}`)}); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	x, err = n.Client(t, "desk").Explain(ctx, "shared", true)
+	if err != nil || x.Event.Source != "/of/desk" || len(x.Others) != 0 {
+		t.Errorf("%+v, %v", x, err)
+	}
 }
 
 func TestDoctor(t *testing.T) {

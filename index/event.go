@@ -2,6 +2,7 @@ package index
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -114,8 +115,9 @@ type Explanation struct {
 
 // Explain explains an event: where it is, what each subscription made of it,
 // and what the quarantine knows. An id that was only ever refused is explained
-// too. Errors: not_found, and those of the store, the broker and the router.
-func (x *Index) Explain(ctx context.Context, id string) (*Explanation, error) {
+// too. Sees says which events the asker may know of; nil: all. Errors:
+// not_found, and those of the store, the broker and the router.
+func (x *Index) Explain(ctx context.Context, id string, sees func(*store.IndexRow) bool) (*Explanation, error) {
 	ex := new(Explanation)
 	var err error
 	if x.cfg.Quarantine != nil {
@@ -125,6 +127,12 @@ func (x *Index) Explain(ctx context.Context, id string) (*Explanation, error) {
 		}
 	}
 	found, err := x.Event(ctx, id)
+	if sees != nil {
+		found = slices.DeleteFunc(found, func(f Found) bool { return !sees(&f.IndexRow) })
+		if err == nil && len(found) == 0 {
+			err = x.notFound(ctx, "no event")
+		}
+	}
 	if headgate.CodeOf(err) == headgate.CodeNotFound && len(ex.Quarantine) > 0 {
 		return ex, nil
 	}

@@ -239,7 +239,7 @@ func TestRetention(t *testing.T) {
 	if err != nil || len(found) != 1 || found[0].Event != nil || found[0].Type != "t" {
 		t.Errorf("trimmed event: %+v, %v", found, err)
 	}
-	ex, err := b.Explain(ctx, "e3")
+	ex, err := b.Explain(ctx, "e3", nil)
 	if err != nil || !ex.Admitted || len(ex.Subscriptions) != 0 {
 		t.Errorf("explanation of a trimmed event: %+v, %v", ex, err)
 	}

@@ -239,16 +239,16 @@ func TestExplain(t *testing.T) {
 	}
 	defer b.run(t)()
 	b.wait(t)
-	ex, err := b.Explain(ctx, "root")
+	ex, err := b.Explain(ctx, "root", nil)
 	if err != nil || !ex.Admitted || len(ex.Others) != 1 || len(ex.Subscriptions) != 1 || !strings.HasPrefix(ex.Subscriptions[0].Why, "root at alpha/") ||
 		len(ex.Quarantine) != 1 || ex.Quarantine[0].QID != parked.QID {
 		t.Errorf("explanation %+v, %v", ex, err)
 	}
-	ex, err = b.Explain(ctx, "refused")
+	ex, err = b.Explain(ctx, "refused", nil)
 	if err != nil || ex.Admitted || len(ex.Quarantine) != 1 || ex.Quarantine[0].Reason != string(headgate.CodeTTLExhausted) {
 		t.Errorf("explanation of a refusal: %+v, %v", ex, err)
 	}
-	_, err = b.Explain(ctx, "nobody")
+	_, err = b.Explain(ctx, "nobody", nil)
 	wantCode(t, err, headgate.CodeNotFound)
 }
 

@@ -169,7 +169,7 @@ func (l *listener) handle(ctx context.Context, d *api.Delivery) api.Settlement {
 			return s
 		}
 	case l.json:
-		fmt.Fprintf(l.out, "%s\n", d.Event)
+		fmt.Fprintf(l.out, "%s\n", safeJSON(d.Event))
 	default:
 		l.printEvent(d.Stream+"/"+d.Position, d.Event)
 	}

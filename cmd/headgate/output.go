@@ -34,9 +34,14 @@ func jsonText(v any, indent string) ([]byte, error) {
 	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}
-	text := b.Bytes()
+	return safeJSON(b.Bytes()), nil
+}
+
+// safeJSON escapes in JSON what a terminal would act on. Control characters
+// below a space are escaped in any JSON already.
+func safeJSON(text []byte) []byte {
 	if !bytes.ContainsFunc(text, func(r rune) bool { return r >= 0x7f && unsafeRune(r) }) {
-		return text, nil
+		return text
 	}
 	out := make([]byte, 0, len(text)+64)
 	for _, r := range string(text) {
@@ -46,7 +51,7 @@ func jsonText(v any, indent string) ([]byte, error) {
 		}
 		out = utf8.AppendRune(out, r)
 	}
-	return out, nil
+	return out
 }
 
 // print prints v as JSON with --json, else by the function.

@@ -65,7 +65,7 @@ func (a *app) tailOnce(ctx context.Context, c *client.Client, opts *client.TailO
 		case m.Gap != nil:
 			fmt.Fprintf(a.err, "gap: %d events of %s are missing (%s to %s)\n", m.Gap.Missing, m.Gap.Stream, m.Gap.From, m.Gap.To)
 		case a.json:
-			fmt.Fprintf(a.out, "%s\n", m.Event.Event)
+			fmt.Fprintf(a.out, "%s\n", safeJSON(m.Event.Event))
 		default:
 			a.printEvent(m.Event.Stream+"/"+m.Event.Position, m.Event.Event)
 		}

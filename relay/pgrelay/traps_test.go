@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -133,14 +134,19 @@ func (r *rig) mute(c *relay.Config) {
 // gate is a perimeter that can be shut.
 type gate struct {
 	relay.Admitter
-	open chan struct{}
+	open    chan struct{}
+	entered chan struct{} // closed by the first submission
+	once    sync.Once
 }
 
-func newGate(a relay.Admitter) *gate { return &gate{Admitter: a, open: make(chan struct{})} }
+func newGate(a relay.Admitter) *gate {
+	return &gate{Admitter: a, open: make(chan struct{}), entered: make(chan struct{})}
+}
 
 func (g *gate) lift() { close(g.open) }
 
 func (g *gate) Admit(ctx context.Context, s perimeter.Submission) []perimeter.Result {
+	g.once.Do(func() { close(g.entered) })
 	select {
 	case <-g.open:
 	case <-ctx.Done():
@@ -177,13 +183,17 @@ func TestTrap05KeepaliveWhileInFlight(t *testing.T) {
 	g := newGate(r.door)
 	x := r.run(func(c *relay.Config) { c.Admit = g; c.Drain = time.Millisecond })
 	r.emit(1, 1)
-	r.until("the event is read", func() bool { return x.Status().Leads })
+	<-g.entered
+	beats := func() string { return pgtest.Exec(t, r.db, `SELECT beat FROM headgate.relay_state`)[0][0] }
+	beat := func() {
+		first := beats()
+		r.until("heartbeats go on", func() bool { return beats() > first })
+	}
+	beat() // what stood before the event is confirmed by then
+	beat()
 	before, _ := r.slot()
 	r.noise(5)
-	// The server has told of the later log when a heartbeat came by.
-	beats := func() string { return pgtest.Exec(t, r.db, `SELECT beat FROM headgate.relay_state`)[0][0] }
-	first := beats()
-	r.until("heartbeats go on", func() bool { return beats() > first })
+	beat() // the server has told of the later log when a heartbeat came by
 	if after, _ := r.slot(); after != before {
 		t.Errorf("the slot moved from %s to %s while the event was in flight", before, after)
 	}

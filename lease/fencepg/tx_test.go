@@ -289,6 +289,48 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// One row has one resource: what a session shows of a key does not follow that
+// session's own settings, or two holders could write the same row.
+func TestKeysDoNotFollowSettings(t *testing.T) {
+	ctx := t.Context()
+	pool, url := sealed(t)
+	for _, tc := range []struct{ typ, value, setting, other string }{
+		{"date", "2026-11-30", "datestyle = 'German'", "30.11.2026"},
+		{"timestamptz", "2026-11-30 12:00:00+00", "timezone = 'Asia/Tokyo'", "2026-11-30 21:00:00+09"},
+		{"interval", "1 day 02:00:00", "intervalstyle = 'iso_8601'", "P1DT2H"},
+		{"float8", "0.1", "extra_float_digits = -15", "0"},
+		{"bytea", `\xff`, "bytea_output = 'escape'", `\377`},
+	} {
+		t.Run(tc.typ, func(t *testing.T) {
+			table := "kept_" + tc.typ
+			pgtest.Exec(t, url, fmt.Sprintf(`CREATE TABLE %s (k %s, v text); INSERT INTO %s VALUES ('%s', '')`, table, tc.typ, table, tc.value))
+			conn, err := pgx.Connect(ctx, url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close(ctx)
+			if _, err := fencepg.FenceTable(ctx, conn, "", table, tc.typ+"/{k}", false); err != nil {
+				t.Fatal(err)
+			}
+			own, other := grant(tc.typ+"/"+tc.value, 100), grant(tc.typ+"/"+tc.other, 100)
+			for _, f := range []fence.Fence{own, other} {
+				want(t, "seal", new(fencepg.DB).Seal(ctx, pool, f), "")
+			}
+			write := func(tx pgx.Tx) error {
+				if _, err := tx.Exec(ctx, "SET LOCAL "+tc.setting); err != nil {
+					return err
+				}
+				_, err := tx.Exec(ctx, "UPDATE "+table+" SET v = v || 'x'")
+				return err
+			}
+			want(t, "the holder", fencepg.Tx(ctx, pool, own, write), "")
+			if err := fencepg.Tx(ctx, pool, other, write); err == nil {
+				t.Error("another holder wrote the same row")
+			}
+		})
+	}
+}
+
 // A lease token is a fence, too, for those who have no library.
 func TestTokenInSQL(t *testing.T) {
 	ctx := t.Context()

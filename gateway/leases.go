@@ -251,18 +251,27 @@ func (g *Gateway) listLeases(c *Call) error {
 	if held != "" && held != "true" && held != "false" {
 		return headgate.NewError(headgate.CodeInvalidArgument, "The parameter held must be true or false.")
 	}
-	rows, err := g.cfg.Leases.List(c.Context(), store.LeaseFilter{Prefix: c.Query("prefix"), After: c.Query("cursor"), Held: held == "true", Limit: limit})
-	if err != nil {
-		return err
-	}
 	out := api.Leases{Leases: []api.LeaseState{}}
-	for i := range rows {
-		if maySeeLease(c.Principal, rows[i].Resource) {
-			out.Leases = append(out.Leases, leaseStateOf(&rows[i]))
+	f := store.LeaseFilter{Prefix: c.Query("prefix"), After: c.Query("cursor"), Held: held == "true", Limit: 1000}
+	for len(out.Leases) <= limit { // one more than asked for tells that there is a next page
+		rows, err := g.cfg.Leases.List(c.Context(), f)
+		if err != nil {
+			return err
 		}
+		for i := range rows {
+			if maySeeLease(c.Principal, rows[i].Resource) && len(out.Leases) <= limit {
+				out.Leases = append(out.Leases, leaseStateOf(&rows[i]))
+			}
+		}
+		if len(rows) < f.Limit {
+			break
+		}
+		f.After = rows[len(rows)-1].Resource
 	}
-	if len(rows) == limit {
-		out.Next = rows[limit-1].Resource
+	if len(out.Leases) > limit {
+		// A cursor names only what the caller may see.
+		out.Leases = out.Leases[:limit]
+		out.Next = out.Leases[limit-1].Resource
 	}
 	return c.JSON(http.StatusOK, out)
 }

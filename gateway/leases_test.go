@@ -21,6 +21,33 @@ func wantCode(t *testing.T, what string, err error, code headgate.Code) {
 	}
 }
 
+// Pages of leases, and their cursors, hold what the caller may see and nothing
+// else.
+func TestLeasePagesNameNothingHidden(t *testing.T) {
+	n := nodetest.Start(t, nil)
+	ctx := t.Context()
+	admin, triage, desk := n.Client(t, "admin"), n.Client(t, "triage"), n.Client(t, "desk")
+	for _, resource := range []string{"secret/a", "secret/b", "ticket/1", "ticket/2", "zone/c"} {
+		if _, err := admin.Acquire(ctx, resource, api.AcquireRequest{TTLMS: 60_000}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l, err := desk.Leases(ctx, "", false, client.Page{Limit: 1}); err != nil || len(l.Leases) != 0 || l.Next != "" {
+		t.Errorf("without any right: %+v, %v", l, err)
+	}
+	first, err := triage.Leases(ctx, "", false, client.Page{Limit: 1})
+	if err != nil || len(first.Leases) != 1 || first.Leases[0].Resource != "ticket/1" || first.Next != "ticket/1" {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	rest, err := triage.Leases(ctx, "", false, client.Page{Limit: 1, Cursor: first.Next})
+	if err != nil || len(rest.Leases) != 1 || rest.Leases[0].Resource != "ticket/2" || rest.Next != "" {
+		t.Errorf("%+v, %v", rest, err)
+	}
+	if all, err := admin.Leases(ctx, "", false, client.Page{}); err != nil || len(all.Leases) != 5 || all.Next != "" {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
 func TestLeasesOverHTTP(t *testing.T) {
 	n := nodetest.Start(t, nil)
 	ctx := t.Context()

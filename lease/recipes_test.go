@@ -63,6 +63,9 @@ func TestRecipes(t *testing.T) {
 	} {
 		t.Run(language, func(t *testing.T) {
 			if out, err := exec.CommandContext(t.Context(), c.probe[0], c.probe[1:]...).CombinedOutput(); err != nil {
+				if os.Getenv("HEADGATE_REQUIRE_SERVICES") == "1" {
+					t.Fatalf("not installed: %v %s", err, out)
+				}
 				t.Skipf("not installed: %v %s", err, out)
 			}
 			path := filepath.Join(t.TempDir(), c.file)

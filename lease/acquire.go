@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -128,7 +129,10 @@ func (s *Service) Acquire(ctx context.Context, p *headgate.Principal, r Request)
 			if err == nil {
 				return grants, nil
 			}
-			if refusal = headgate.AsError(err); refusal == nil || refusal.Code != headgate.CodeLeaseHeld {
+			if errors.Is(err, store.ErrGuarded) {
+				refusal = headgate.NewError(headgate.CodeLeaseHeld, "A write under the lease before is still in flight.")
+				refusal.RetryAfter = guardedPause
+			} else if refusal = headgate.AsError(err); refusal == nil || refusal.Code != headgate.CodeLeaseHeld {
 				return nil, err
 			}
 			wait = min(wait, pollEvery, max(refusal.RetryAfter, time.Millisecond))

@@ -135,9 +135,11 @@ func (s *Service) Release(ctx context.Context, p *headgate.Principal, resource, 
 		return err
 	}
 	var l store.Lease
-	err = s.cfg.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
-		l, err = s.End(ctx, tx, &f)
-		return err
+	err = patiently(ctx, releasePatience, func() error {
+		return s.cfg.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+			l, err = s.End(ctx, tx, &f)
+			return err
+		})
 	})
 	if err != nil {
 		return err

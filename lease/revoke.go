@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -105,18 +106,27 @@ func (s *Service) drained(ctx context.Context, l *store.Lease, most time.Duratio
 func (s *Service) supersede(ctx context.Context, l *store.Lease, took time.Duration) (Revoked, error) {
 	var freed store.Lease
 	killed := true
-	err := s.cfg.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
-		now, err := tx.Leases.Get(ctx, l.Resource)
-		if err != nil {
+	err := patiently(ctx, revokePatience, func() error {
+		return s.cfg.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+			now, err := tx.Leases.Get(ctx, l.Resource)
+			if err != nil {
+				return err
+			}
+			if killed = now.Epoch == l.Epoch; !killed {
+				freed = now
+				return nil
+			}
+			freed, err = s.end(ctx, tx, &now)
 			return err
-		}
-		if killed = now.Epoch == l.Epoch; !killed {
-			freed = now
-			return nil
-		}
-		freed, err = s.end(ctx, tx, &now)
-		return err
+		})
 	})
+	if errors.Is(err, store.ErrGuarded) {
+		return Revoked{}, &headgate.Error{
+			Code: headgate.CodeUnavailable, Outcome: headgate.Applied, Err: err, RetryAfter: guardedPause,
+			Detail: "The gate is closed, but a write under the lease is still in flight.",
+			Fix:    "Revoke again once that transaction has ended, or end it in the database; no new write of the holder passes.",
+		}
+	}
 	if err != nil {
 		return Revoked{}, err
 	}

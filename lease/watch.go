@@ -2,10 +2,12 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // watchers wakes those who look at a resource, on this node.
@@ -96,6 +98,32 @@ func (s *Service) state(ctx context.Context, resource string) (State, error) {
 		l.Resource, err = resource, nil
 	}
 	return stateOf(&l, now), err
+}
+
+// guardedPause is how long to wait before trying again beside a write in flight.
+const guardedPause = 20 * time.Millisecond
+
+// releasePatience and revokePatience bound how long the end of a lease waits
+// for writes of its holder that are in flight.
+const (
+	releasePatience = 5 * time.Second
+	revokePatience  = 30 * time.Second
+)
+
+// patiently repeats a change of an epoch while a guarded write is in flight,
+// at most as long as said or until ctx ends. Not waiting within the store
+// keeps its other writers going.
+func patiently(ctx context.Context, most time.Duration, change func() error) error {
+	end := time.Now().Add(most)
+	for {
+		err := change()
+		if !errors.Is(err, store.ErrGuarded) || time.Until(end) <= 0 {
+			return err
+		}
+		if pause(ctx, nil, guardedPause) != nil {
+			return err
+		}
+	}
 }
 
 // pause waits for a change or a time, and fails only when ctx ends.

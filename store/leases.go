@@ -2,8 +2,13 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 )
+
+// ErrGuarded is wrapped by errors of Leases.Grant where a guarded write is in
+// flight: the epoch cannot rise before that has ended.
+var ErrGuarded = errors.New("store: a guarded write is in flight")
 
 // Lease is the row of one resource that was ever leased. Rows are never
 // deleted: a row that is gone could give an epoch twice.

@@ -105,7 +105,7 @@ func (r leases) Grant(_ context.Context, l store.Lease) error {
 		return headgate.NewError(headgate.CodeConflict, "the lease has an epoch of %d or above", l.Epoch)
 	}
 	if exists && !free {
-		return &headgate.Error{Code: headgate.CodeUnavailable, Detail: "a fenced write under the lease is in flight", RetryAfter: guardWait}
+		return &headgate.Error{Code: headgate.CodeUnavailable, Detail: "a fenced write under the lease is in flight", RetryAfter: guardWait, Err: store.ErrGuarded}
 	}
 	q = r.query("INSERT INTO @leases (" + leaseColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (resource) DO UPDATE SET epoch = excluded.epoch, nonce = excluded.nonce, holder = excluded.holder,

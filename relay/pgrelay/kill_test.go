@@ -299,6 +299,9 @@ func (h *killing) finish() {
 // verdict compares what was committed with what is stored.
 type verdict struct{ committed, stored, missing, uncommitted, twice, disorder int }
 
+// faults is how often a promise was broken; any makes the harness fail.
+func (v verdict) faults() int { return v.missing + v.uncommitted + v.twice + v.disorder }
+
 func (h *killing) verdict() verdict {
 	h.t.Helper()
 	ctx := context.Background()
@@ -367,7 +370,7 @@ func TestKillsLoseNothing(t *testing.T) {
 	h.finish()
 	v := h.verdict()
 	t.Logf("kills %v: %+v", h.kills, v)
-	if v.committed == 0 || v.missing+v.uncommitted+v.twice+v.disorder > 0 {
+	if v.committed == 0 || v.faults() > 0 {
 		t.Errorf("%+v", v)
 	}
 }
@@ -388,7 +391,9 @@ func TestKillsCatchConfirmBeforeAck(t *testing.T) {
 	h.finish()
 	v := h.verdict()
 	t.Logf("%+v", v)
-	if v.missing == 0 {
-		t.Error("a relay that confirms too early lost nothing: the harness cannot see it")
+	// What it lost may have been repaired from the table since, behind later
+	// events of its keys.
+	if v.faults() == 0 {
+		t.Error("a relay that confirms too early broke no promise: the harness cannot see it")
 	}
 }

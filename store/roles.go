@@ -25,6 +25,7 @@ type Settings interface {
 type Contract struct {
 	Subject string
 	Version int
+	Type    string // json or avro; empty means json, as in rows of old
 	Digest  string // of schema, policy and engine version
 	Schema  []byte // as registered, byte for byte
 	Policy  []byte // JSON of the policy that it was compiled under

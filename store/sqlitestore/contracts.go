@@ -8,11 +8,11 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-const contractColumns = "subject, version, digest, draft, deleted, created, by, policy, schema"
+const contractColumns = "subject, version, type, digest, draft, deleted, created, by, policy, schema"
 
 func scanContract(q *query) store.Contract {
 	return store.Contract{
-		Subject: q.colText(), Version: int(q.colInt()), Digest: q.colText(), Draft: q.colBool(), Deleted: q.colBool(),
+		Subject: q.colText(), Version: int(q.colInt()), Type: q.colText(), Digest: q.colText(), Draft: q.colBool(), Deleted: q.colBool(),
 		Created: q.colTime(), By: q.colText(), Policy: q.colBlob(), Schema: q.colBlob(),
 	}
 }
@@ -39,9 +39,10 @@ func (r contracts) Put(_ context.Context, c store.Contract) error {
 	if c.Version != highest+1 {
 		return headgate.NewError(headgate.CodeConflict, "the next version of contract %q is %d, not %d", clip(c.Subject), highest+1, c.Version)
 	}
-	q = r.query("INSERT INTO contracts (" + contractColumns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")
+	q = r.query("INSERT INTO contracts (" + contractColumns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
 	q.text(c.Subject)
 	q.int(int64(c.Version))
+	q.text(c.Type)
 	q.text(c.Digest)
 	q.bool(c.Draft)
 	q.bool(c.Deleted)

@@ -53,7 +53,7 @@ func contractVersionsOf(t testing.TB, s store.Store, subject string) []int {
 func contractRoundTrip(t *testing.T, s store.Store) {
 	for i, w := range weird {
 		c := store.Contract{
-			Subject: "s" + w, Version: 1, Digest: w, Schema: []byte(w), Policy: nil, Draft: i%2 == 0, Deleted: i%3 == 0, By: w,
+			Subject: "s" + w, Version: 1, Type: w, Digest: w, Schema: []byte(w), Policy: nil, Draft: i%2 == 0, Deleted: i%3 == 0, By: w,
 		}
 		if i%2 == 0 {
 			c.Created = epoch.Add(time.Duration(i))

@@ -1,0 +1,1 @@
+ALTER TABLE contracts DROP COLUMN type;

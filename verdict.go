@@ -40,6 +40,9 @@ type Verdict struct {
 	// [MaxViolations]; Truncated counts the rest.
 	Violations []Violation `json:"violations,omitempty"`
 	Truncated  int         `json:"truncated,omitempty"`
+	// Proposals are ways to mend the payload, the best first, where the report
+	// was asked for them. Each leads to a payload that the contract accepts.
+	Proposals []Proposal `json:"proposals,omitempty"`
 }
 
 // MaxViolations bounds the violations that one verdict lists.

@@ -71,6 +71,7 @@ func compileSchema(schema []byte, pol Policy, hooks *compileHooks) (*program, []
 		return nil, nil, rsn
 	}
 	prog.closing = pol.CloseObjects
+	prog.annotateNodes(l)
 	if !hooks.allowCycles {
 		prog.findCycles(rsn)
 	}

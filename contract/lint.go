@@ -65,6 +65,8 @@ type lint struct {
 	patterns, steps int
 	resources       int
 	warn            []Warning
+	notes           map[string]*annotation // by pointer
+	repair          RepairMode
 }
 
 // Bounds of what one document may hold. The work of the schema library grows
@@ -79,6 +81,7 @@ const (
 
 func (l *lint) run(root *url.URL, draft int) {
 	l.ids, l.known = map[string]string{root.String(): ""}, map[string]bool{}
+	l.notes, l.repair = map[string]*annotation{}, RepairPropose
 	l.collect(l.doc, "", root, draft)
 	for i := 0; i < len(l.places); i++ { // a reference may add to them
 		if len(l.places) > maxDocumentSchemas {
@@ -119,6 +122,7 @@ func (l *lint) collect(v any, ptr string, base *url.URL, draft int) {
 }
 
 func (l *lint) place(p place) {
+	l.annotate(p)
 	ref, hasRef := p.obj["$ref"].(string)
 	if hasRef {
 		l.reference(p, "$ref", ref)
@@ -259,6 +263,9 @@ func (l *lint) refSiblings(p place) {
 		switch name {
 		case "$ref", "$schema", "$id", "id", "$comment", "title", "description", "default", "examples", "definitions", "$defs", "readOnly", "writeOnly", "deprecated":
 		default:
+			if strings.HasPrefix(name, keyPrefix) {
+				continue // ours are read there all the same
+			}
 			ignored = append(ignored, name)
 		}
 	}

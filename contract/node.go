@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"encoding/json"
 	"regexp"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -34,6 +35,12 @@ type node struct {
 	numbers *numberRules
 
 	unevalProps, unevalItems *node
+
+	// What the schema says beyond what is valid: other names that senders use
+	// for the property, its default, and whether reports may show its value.
+	aliases   []string
+	fallback  json.RawMessage
+	sensitive bool
 }
 
 // union is anyOf or oneOf.
@@ -108,6 +115,9 @@ type program struct {
 	// closing is set when undeclared properties are refused by policy.
 	closing bool
 	cost    int // the greatest number of schemas that one value meets
+
+	repair    RepairMode
+	sensitive bool // some schema is
 
 	byAnchor  map[string][]*node // of dynamicTargets, while compiling
 	recursive []*node            // of recursiveTargets, while compiling

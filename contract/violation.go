@@ -23,7 +23,7 @@ func (e *evaluator) violations(r *report) ([]headgate.Violation, int) {
 		f := &list[i]
 		v := headgate.Violation{Code: f.code, At: e.t.pointer(f.val), Offset: int(r.offset(f)), SchemaAt: schemaAt(f)}
 		v.Line, v.Column = pl.advance(v.Offset)
-		v.Got = e.t.got(f.val)
+		v.Got = e.got(f.val)
 		e.explain(f, &v)
 		out = append(out, v)
 	}
@@ -304,7 +304,7 @@ func describeName(n *node) string {
 // nearValues lists the wanted values that a string is close to.
 func (e *evaluator) nearValues(i int32, words []string) []string {
 	v := &e.t.values[i]
-	if v.kind != kindString || v.end-v.start > nearLength+2 {
+	if v.kind != kindString || v.end-v.start > nearLength+2 || e.hidden(i) {
 		return nil
 	}
 	var plain []string
@@ -334,7 +334,7 @@ func (e *evaluator) nearValues(i int32, words []string) []string {
 // string, the commonest slip of a model.
 func (e *evaluator) quotedScalar(i int32, want typeSet, at string) string {
 	v := &e.t.values[i]
-	if v.kind != kindString || v.end-v.start > 40 {
+	if v.kind != kindString || v.end-v.start > 40 || e.hidden(i) {
 		return ""
 	}
 	s := string(e.t.str(i))

@@ -34,7 +34,7 @@ type rig struct {
 	t          testing.TB
 	db         string // URL of the test's own database
 	store      store.Store
-	broker     *membroker.Broker
+	broker     broker.Broker
 	causal     *causal.Engine
 	quarantine *quarantine.Quarantine
 	door       *perimeter.Perimeter
@@ -84,15 +84,19 @@ func bareRig(t testing.TB, db string) *rig {
 
 func bareRigWith(t testing.TB, db string, cfg membroker.Config) *rig {
 	t.Helper()
+	return bareRigOn(t, db, membroker.New(cfg))
+}
+
+func bareRigOn(t testing.TB, db string, br broker.Broker) *rig {
+	t.Helper()
 	ctx := context.Background()
-	r := &rig{t: t, db: db, who: map[string]*headgate.Principal{
+	r := &rig{t: t, db: db, broker: br, who: map[string]*headgate.Principal{
 		"headgate": {Name: "orders", Kind: headgate.KindSystem, Emit: []string{"order.*", "orders.*"}, Roots: headgate.RootRight{Allowed: true, Rate: 1e6, Burst: 1e6}},
 	}}
 	var err error
 	r.store, err = sqlitestore.Open(ctx, sqlitestore.Config{Memory: true})
 	must(t, err)
 	t.Cleanup(func() { _ = r.store.Close() })
-	r.broker = membroker.New(cfg)
 	top, err := topology.New(nil, nil, topology.Defaults{Gas: 1 << 20, Breadth: 1 << 20})
 	must(t, err)
 	_, err = r.broker.Ensure(ctx, []broker.StreamSpec{{Name: topology.DefaultStream, Partitions: 2}})

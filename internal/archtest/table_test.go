@@ -62,8 +62,10 @@ var table = []rule{
 	{pkg: "outbox", role: "events inside the caller's transaction", vendors: []string{"github.com/google/uuid"}},
 	{pkg: "outbox/outboxpgx", role: "outbox for pgx transactions", imports: []string{"outbox"}, vendors: []string{"github.com/jackc/pgx/v5"}},
 	{pkg: "outbox/outboxsql", role: "outbox for database/sql transactions", imports: []string{"outbox"}},
+	{pkg: "outbox/outboxsqlite", role: "outbox for SQLite transactions", imports: []string{"outbox"}},
 	{pkg: "outbox/outboxcheck", role: "contracts in the writer's process", imports: []string{"api", "contract"}},
 	{pkg: "relay", role: "database log → perimeter", imports: []string{"perimeter", "quarantine"}},
+	{pkg: "relay/sqliterelay", role: "driver: outboxes in SQLite databases", imports: []string{"relay"}, vendors: []string{"golang.org/x/sys"}},
 	{pkg: "relay/pgrelay", role: "driver: the log of PostgreSQL", imports: []string{"relay"}, vendors: []string{"github.com/jackc/pgx/v5", "github.com/jackc/pglogrepl"}},
 
 	{pkg: "api", role: "JSON shapes of the HTTP API"},

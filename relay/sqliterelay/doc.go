@@ -1,0 +1,2 @@
+// Package sqliterelay prepares SQLite databases for an outbox.
+package sqliterelay

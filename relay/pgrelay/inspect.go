@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/relay"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -81,11 +81,7 @@ func inspect(ctx context.Context, conn *pgx.Conn) (State, error) {
 }
 
 // Finding is something wrong or unsafe about an outbox.
-type Finding struct {
-	Severity string `json:"severity"` // error or warning
-	What     string `json:"what"`
-	Fix      string `json:"fix"`
-}
+type Finding = relay.Finding
 
 // check is one question of Doctor: a statement that returns one row for each
 // thing that is wrong, as text for What.
@@ -154,7 +150,7 @@ func Doctor(ctx context.Context, url string) ([]Finding, error) {
 			return nil, sqlError("examining the database", err)
 		}
 		for _, w := range what {
-			found = append(found, Finding{c.severity, w, c.fix})
+			found = append(found, Finding{Severity: c.severity, What: w, Fix: c.fix})
 		}
 	}
 	return found, nil
@@ -164,42 +160,33 @@ func slotFindings(s State, now time.Time) []Finding {
 	var found []Finding
 	switch s.SlotStatus {
 	case "missing":
-		found = append(found, Finding{"error", "the slot " + s.Slot + " is missing", "Run the relay: it makes the slot and repairs from the table."})
+		found = append(found, Finding{Severity: "error", What: "the slot " + s.Slot + " is missing", Fix: "Run the relay: it makes the slot and repairs from the table."})
 	case "lost":
-		found = append(found, Finding{"error", "the slot " + s.Slot + " was invalidated", "Run the relay: it makes the slot anew and repairs from the table."})
+		found = append(found, Finding{Severity: "error", What: "the slot " + s.Slot + " was invalidated", Fix: "Run the relay: it makes the slot anew and repairs from the table."})
 	}
 	if s.Repair != "" {
-		found = append(found, Finding{"warning", "rows are read from the table: " + s.Repair, "Wait; if it lasts, see whether the node and its broker work."})
+		found = append(found, Finding{Severity: "warning", What: "rows are read from the table: " + s.Repair, Fix: "Wait; if it lasts, see whether the node and its broker work."})
 	}
 	if !s.Active && s.SlotStatus != "missing" {
-		found = append(found, Finding{"error", "no relay reads the slot " + s.Slot, "Declare the database under outbox in a node's configuration and run it."})
+		found = append(found, Finding{Severity: "error", What: "no relay reads the slot " + s.Slot, Fix: "Declare the database under outbox in a node's configuration and run it."})
 	}
 	if !s.Renewed.IsZero() && s.Active && now.Sub(s.Renewed) > time.Minute {
-		found = append(found, Finding{"error", "the relay last renewed its lead at " + s.Renewed.Format(time.RFC3339), "See the log of the node " + s.Holder + "."})
+		found = append(found, Finding{Severity: "error", What: "the relay last renewed its lead at " + s.Renewed.Format(time.RFC3339), Fix: "See the log of the node " + s.Holder + "."})
 	}
 	return found
 }
 
-// ReplayFilter selects rows of the outbox. At least one field is needed.
-type ReplayFilter struct {
-	IDs          []string
-	Type, Key    string
-	Since, Until time.Time // written
-	Limit        int       // default 1000, at most 100,000
-}
+// ReplayFilter selects rows of the outbox.
+type ReplayFilter = relay.ReplayFilter
 
 // Replay writes rows of the outbox anew, in their order and in one transaction,
 // so that the relay carries them again: with ids of their own, since the broker
 // and the consumers know the old ones, and the old id in the extension
 // replayof. DryRun only counts. It returns how many there are.
 func Replay(ctx context.Context, url string, f ReplayFilter, dryRun bool) (int64, error) {
-	if len(f.IDs) == 0 && f.Type == "" && f.Key == "" && f.Since.IsZero() && f.Until.IsZero() {
-		return 0, headgate.NewError(headgate.CodeInvalidArgument, "say which rows: by id, type, key or time")
+	if err := f.Check(); err != nil {
+		return 0, err
 	}
-	if f.Limit <= 0 {
-		f.Limit = 1000
-	}
-	f.Limit = min(f.Limit, 100_000)
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return 0, unreachable(err)
@@ -208,7 +195,7 @@ func Replay(ctx context.Context, url string, f ReplayFilter, dryRun bool) (int64
 	if _, err := readInstallation(ctx, conn); err != nil {
 		return 0, err
 	}
-	where, args := f.where()
+	where, args := where(f)
 	selected := fmt.Sprintf(`SELECT * FROM headgate.outbox WHERE %s ORDER BY seq LIMIT %d`, where, f.Limit)
 	var n int64
 	if dryRun {
@@ -229,7 +216,7 @@ func Replay(ctx context.Context, url string, f ReplayFilter, dryRun bool) (int64
 	return tag.RowsAffected(), nil
 }
 
-func (f ReplayFilter) where() (string, []any) {
+func where(f ReplayFilter) (string, []any) {
 	var parts []string
 	var args []any
 	add := func(format string, v any) {

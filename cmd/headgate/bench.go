@@ -30,6 +30,7 @@ func (a *app) benchCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&cfg.Short, "short", false, "measure briefly, to see that it works")
+	cmd.Flags().StringVar(&cfg.Profile, "profile", "", "folder for CPU and allocation profiles of each measurement")
 	cmd.Flags().StringSliceVar(&cfg.Only, "only", nil, "ids to measure, such as single-64")
 	return cmd
 }

@@ -29,6 +29,9 @@ type Config struct {
 	Short bool
 	// Only runs the rows whose id is listed; empty runs all.
 	Only []string
+	// Profile is a folder that takes a CPU profile and an allocation profile of
+	// every measurement; empty takes none.
+	Profile string
 	// Command is the path of the headgate command, for what needs a process of
 	// its own.
 	Command string
@@ -105,7 +108,7 @@ func Run(ctx context.Context, cfg Config, version string) (*Report, error) {
 			continue
 		}
 		fmt.Fprintf(cfg.Out, "measuring %v\n", m.ids)
-		if err := m.fn(ctx); err != nil {
+		if err := r.profiled(m.ids[0], func() error { return m.fn(ctx) }); err != nil {
 			return nil, fmt.Errorf("%v: %w", m.ids, err)
 		}
 	}

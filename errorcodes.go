@@ -41,6 +41,8 @@ const (
 	CodeIDTaken              Code = "id_taken"
 	CodeClaimExpired         Code = "claim_expired"
 	CodeClaimSuperseded      Code = "claim_superseded"
+	CodeInProgress           Code = "in_progress"
+	CodeTooOld               Code = "too_old"
 	CodeRateLimited          Code = "rate_limited"
 	CodeOverloaded           Code = "overloaded"
 	CodeNotDurable           Code = "not_durable"
@@ -102,6 +104,8 @@ var codes = [...]CodeInfo{
 	{CodeIDTaken, 409, NotApplied, RetryAfterFix, "Another principal published an event with this source and id", "Send it under a source of your own; leave source out to get one."},
 	{CodeClaimExpired, 409, NotApplied, RetryNever, "The claim's time ran out before it was settled", "Drop the work; the event will be delivered again."},
 	{CodeClaimSuperseded, 409, NotApplied, RetryNever, "A newer claim has taken the delivery over", "Drop the work; the newer claim has it."},
+	{CodeInProgress, 409, NotApplied, RetryLater, "Another worker is at this event", "Wait as long as Retry-After says; its result is stored."},
+	{CodeTooOld, 409, NotApplied, RetryAfterFix, "The event is older than what the inbox remembers", "See whether it was handled; if not, replay it with the override."},
 	{CodeRateLimited, 429, NotApplied, RetryLater, "The principal publishes faster than it may", "Wait as long as Retry-After says."},
 	{CodeOverloaded, 429, NotApplied, RetryLater, "The node is at its limit of work in progress", "Wait as long as Retry-After says and send less at once."},
 	{CodeNotDurable, 503, NotApplied, RetryLater, "The event cannot be stored durably now", "Send it again later with the same id."},

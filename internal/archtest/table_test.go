@@ -37,8 +37,9 @@ var table = []rule{
 
 	{pkg: "store", role: "port: control state"},
 	{pkg: "store/storetest", role: "conformance suite of store drivers", imports: []string{"store"}, vendors: []string{"pgregory.net/rapid"}},
-	{pkg: "store/sqlitestore", role: "driver: SQLite", imports: []string{"store"}, vendors: []string{"github.com/ncruces/go-sqlite3", "golang.org/x/sys"}},
-	{pkg: "store/pgstore", role: "driver: PostgreSQL", imports: []string{"store"}, vendors: []string{"github.com/jackc/pgx/v5"}},
+	{pkg: "store/internal/sqlstore", role: "what the SQL drivers share: roles, queue, migrations", imports: []string{"store"}},
+	{pkg: "store/sqlitestore", role: "driver: SQLite", imports: []string{"store", "store/internal/sqlstore"}, vendors: []string{"github.com/ncruces/go-sqlite3", "golang.org/x/sys"}},
+	{pkg: "store/pgstore", role: "driver: PostgreSQL", imports: []string{"store", "store/internal/sqlstore"}, vendors: []string{"github.com/jackc/pgx/v5"}},
 
 	{pkg: "topology", role: "declared streams and types", imports: []string{"broker", "internal/condition"}},
 	{pkg: "contract", role: "compiled contracts", imports: []string{"internal/jsontext"}, vendors: []string{"github.com/santhosh-tekuri/jsonschema/v6"}},
@@ -95,6 +96,10 @@ var interfaces = map[string]string{
 	"relay.Admitter":      "the perimeter, declared by its consumer",
 	"relay.Keeper":        "the quarantine, declared by its consumer",
 	"router.Principals":   "declared by its consumer",
+	"sqlstore.Session":    "a driver's transaction, under the roles that drivers share",
+	"sqlstore.Statement":  "a driver's statement",
+	"sqlstore.Parameters": "a driver's statement",
+	"sqlstore.Rows":       "a driver's statement",
 	"brokertest.Harness":  "a driver's way into the suite",
 	"storetest.Harness":   "a driver's way into the suite",
 }

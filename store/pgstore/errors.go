@@ -1,7 +1,6 @@
 package pgstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/internal/sqlstore"
 )
 
 // storeError gives an error of the server or of the connection its code. It is
@@ -59,7 +59,7 @@ func refusal(e *headgate.Error, p *pgconn.PgError) {
 	default:
 		e.Code, e.Detail = headgate.CodeInternal, "the store's database refused a statement"
 	}
-	e.Detail += fmt.Sprintf(" (SQLSTATE %s)", clip(p.Code))
+	e.Detail += fmt.Sprintf(" (SQLSTATE %s)", sqlstore.Clip(p.Code))
 }
 
 // unknownError is for a group whose COMMIT was sent and not answered.
@@ -97,37 +97,12 @@ func connectError(where string, err error) error {
 func short(err error) string {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
-		return fmt.Sprintf("%s (SQLSTATE %s)", clip(refused.Message), clip(refused.Code))
+		return fmt.Sprintf("%s (SQLSTATE %s)", sqlstore.Clip(refused.Message), sqlstore.Clip(refused.Code))
 	}
 	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
 	last := strings.TrimSpace(lines[len(lines)-1])
 	if _, rest, found := strings.Cut(last, "`: "); found {
 		last = rest
 	}
-	return clip(last)
-}
-
-// abandoned is the error of a call whose context ended before it began.
-func abandoned(ctx context.Context) error {
-	return &headgate.Error{
-		Code: headgate.CodeCanceled, Outcome: headgate.NotApplied,
-		Detail: "the caller went away before the store began", Err: context.Cause(ctx),
-	}
-}
-
-func errClosed() error {
-	return headgate.NewError(headgate.CodeDraining, "the store is closed")
-}
-
-func notFound(what, name string) error {
-	return headgate.NewError(headgate.CodeNotFound, "there is no %s %q", what, clip(name))
-}
-
-// clip keeps echoed names short.
-func clip(s string) string {
-	const most = 128
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
+	return sqlstore.Clip(last)
 }

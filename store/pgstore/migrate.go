@@ -4,60 +4,17 @@ import (
 	"context"
 	"embed"
 	"fmt"
-	"io/fs"
-	"path"
 	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/internal/sqlstore"
 )
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
-
-// migration is one step between schema versions.
-type migration struct {
-	version  int
-	name     string
-	up, down string
-}
-
-// loadMigrations reads NUMBER_name.up.sql and NUMBER_name.down.sql. Versions
-// count from 1 without gaps.
-func loadMigrations(files fs.FS) ([]migration, error) {
-	ups, err := fs.Glob(files, "*.up.sql")
-	if err != nil {
-		return nil, err
-	}
-	var all []migration
-	for i, file := range ups { // in order of their names
-		number, name, _ := strings.Cut(strings.TrimSuffix(path.Base(file), ".up.sql"), "_")
-		version, err := strconv.Atoi(number)
-		if err != nil || version != i+1 {
-			return nil, fmt.Errorf("migration %s: want number %d", file, i+1)
-		}
-		up, err := fs.ReadFile(files, file)
-		if err != nil {
-			return nil, err
-		}
-		down, err := fs.ReadFile(files, strings.TrimSuffix(file, ".up.sql")+".down.sql")
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, migration{version: version, name: name, up: string(up), down: string(down)})
-	}
-	return all, nil
-}
-
-func ownMigrations() ([]migration, error) {
-	sub, err := fs.Sub(migrationFiles, "migrations")
-	if err != nil {
-		return nil, err
-	}
-	return loadMigrations(sub)
-}
 
 // migrationWait is how long a node waits for others that migrate or write.
 const migrationWait = "60s"
@@ -74,7 +31,7 @@ type migrator struct {
 // crash the next start goes on where it was. Each step holds the writers'
 // lock, so that nodes that start together follow one another, and finds out
 // under it where the schema stands. It refuses what is not ours.
-func (m migrator) migrate(ctx context.Context, all []migration, want int) error {
+func (m migrator) migrate(ctx context.Context, all []sqlstore.Migration, want int) error {
 	for {
 		done, err := m.step(ctx, all, want)
 		if err != nil && m.pg.TxStatus() != 'I' {
@@ -87,7 +44,7 @@ func (m migrator) migrate(ctx context.Context, all []migration, want int) error 
 }
 
 // step takes one step and says whether there is none left.
-func (m migrator) step(ctx context.Context, all []migration, want int) (done bool, err error) {
+func (m migrator) step(ctx context.Context, all []sqlstore.Migration, want int) (done bool, err error) {
 	for _, sql := range []string{
 		"BEGIN", "SET LOCAL lock_timeout = '" + migrationWait + "'", "SET LOCAL statement_timeout = 0", m.lock,
 	} {
@@ -110,10 +67,10 @@ func (m migrator) step(ctx context.Context, all []migration, want int) (done boo
 	}
 	next, sql, where := have+1, "", ""
 	if have < want {
-		sql, where = all[have].up, fmt.Sprintf("migration %d %s up", all[have].version, all[have].name)
+		sql, where = all[have].Up, fmt.Sprintf("migration %d %s up", all[have].Version, all[have].Name)
 	} else {
 		next = have - 1
-		sql, where = all[next].down, fmt.Sprintf("migration %d %s down", all[next].version, all[next].name)
+		sql, where = all[next].Down, fmt.Sprintf("migration %d %s down", all[next].Version, all[next].Name)
 	}
 	if _, err := m.query(ctx, sql); err != nil {
 		return false, fmt.Errorf("%s: %w", where, err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+
+	"github.com/headgate/headgate/store/internal/sqlstore"
 )
 
 // sqlSnapshot begins a View. Its snapshot is taken with its first query, which
@@ -26,14 +28,14 @@ func newReaders(n int, log *slog.Logger, open func(context.Context) (*conn, erro
 
 // view runs fn in one snapshot. When an idle connection turns out to be dead,
 // as all are after a restart of the server, fn runs again on a new one.
-func (r *readers) view(ctx context.Context, fn function) error {
+func (r *readers) view(ctx context.Context, fn sqlstore.Function) error {
 	if ctx.Err() != nil {
-		return abandoned(ctx)
+		return sqlstore.Abandoned(ctx)
 	}
 	select {
 	case r.slots <- struct{}{}:
 	case <-ctx.Done():
-		return abandoned(ctx)
+		return sqlstore.Abandoned(ctx)
 	}
 	defer func() { <-r.slots }()
 	if c := r.take(); c != nil {
@@ -54,7 +56,7 @@ func (r *readers) view(ctx context.Context, fn function) error {
 // once runs fn on a connection, which goes to the pool or is closed. It also
 // says whether the connection turned out to be dead before it answered
 // anything.
-func (r *readers) once(ctx context.Context, c *conn, fn function) (stale bool, err error) {
+func (r *readers) once(ctx context.Context, c *conn, fn sqlstore.Function) (stale bool, err error) {
 	sound := false
 	defer func() { r.give(c, sound) }()
 	c.begin(ctx, sqlSnapshot)

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/internal/sqlstore"
 )
 
 // minVersion is the oldest server that is accepted, as server_version_num.
@@ -42,7 +43,7 @@ func (s *Store) inspect(ctx context.Context, pg *pgconn.PgConn) (facts, error) {
 		fsync: string(row[4]), fullPages: string(row[5]), standbys: string(row[6]),
 	}
 	if f.number, err = strconv.Atoi(string(row[0])); err != nil {
-		return facts{}, headgate.NewError(headgate.CodeInvalidConfig, "the server's version %q cannot be read", clip(string(row[0])))
+		return facts{}, headgate.NewError(headgate.CodeInvalidConfig, "the server's version %q cannot be read", sqlstore.Clip(string(row[0])))
 	}
 	return f, f.check(s.cfg.Relaxed)
 }
@@ -52,13 +53,13 @@ func (f facts) check(relaxed bool) error {
 	e := &headgate.Error{Code: headgate.CodeInvalidConfig}
 	switch {
 	case f.number < minVersion:
-		e.Detail, e.Fix = "PostgreSQL "+clip(f.version)+" is too old for the store", "Use version 14 or newer."
+		e.Detail, e.Fix = "PostgreSQL "+sqlstore.Clip(f.version)+" is too old for the store", "Use version 14 or newer."
 	case f.standby:
 		e.Detail, e.Fix = "the server is a standby, which cannot be written to", "Name the primary, or several hosts with target_session_attrs=read-write."
 	case f.readOnly:
 		e.Detail, e.Fix = "the server's sessions are read-only", "Name a server that can be written to."
 	case f.fsync != "on" && !relaxed:
-		e.Detail = "the server runs with fsync=" + clip(f.fsync) + " and would lose what it acknowledged, or all of it, with the power of its host"
+		e.Detail = "the server runs with fsync=" + sqlstore.Clip(f.fsync) + " and would lose what it acknowledged, or all of it, with the power of its host"
 		e.Fix = "Set fsync=on, or accept the loss by durability: relaxed."
 	default:
 		return nil

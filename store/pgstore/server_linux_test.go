@@ -211,8 +211,11 @@ func TestOutsideEveryCommitIsFlushed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := s.Close(); err != nil { // the session reports its numbers when it ends
+		if err := s.Close(); err != nil {
 			t.Fatal(err)
+		}
+		// A session reports its numbers when it ends, which is after we hung up.
+		for pgtest.Exec(t, server.URL(), "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")[0][0] != "0" {
 		}
 	}
 	before := syncs()

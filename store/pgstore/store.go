@@ -17,6 +17,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/internal/sqlstore"
 )
 
 const (
@@ -78,14 +79,10 @@ type Store struct {
 	owner   session // that holds the schema; the writer's goroutine changes it
 	facts   facts
 	lock    string
-	jobs    chan *job
+	queue   *sqlstore.Queue
 	writer  *writer
 	readers *readers
 	close   sync.Once
-
-	mu     sync.RWMutex // held for reading by calls that begin
-	closed bool
-	views  sync.WaitGroup
 }
 
 var _ store.Store = (*Store)(nil)
@@ -96,7 +93,7 @@ var _ store.Store = (*Store)(nil)
 // what is needed, or when the schema is foreign or of a newer version.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, abandoned(ctx)
+		return nil, sqlstore.Abandoned(ctx)
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	cfg.Schema = cmp.Or(cfg.Schema, "headgate")
@@ -106,14 +103,14 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg.LockTimeout = cmp.Or(max(cfg.LockTimeout, 0), 10*time.Second)
 	cfg.IdleTimeout = cmp.Or(max(cfg.IdleTimeout, 0), 10*time.Second)
 	if !schemaName.MatchString(cfg.Schema) {
-		return nil, headgate.NewError(headgate.CodeInvalidConfig, "a schema cannot be called %q: want lower-case letters, digits and underscores", clip(cfg.Schema))
+		return nil, headgate.NewError(headgate.CodeInvalidConfig, "a schema cannot be called %q: want lower-case letters, digits and underscores", sqlstore.Clip(cfg.Schema))
 	}
 	server, err := parseURL(cfg.URL)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{cfg: cfg, server: server, lock: lockStatement(cfg.Schema)}
-	s.jobs = make(chan *job, queueLength)
+	s.queue = sqlstore.NewQueue()
 	c, err := s.first(ctx)
 	if err != nil {
 		return nil, err
@@ -122,7 +119,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.optimistic {
 		begin = []string{"BEGIN ISOLATION LEVEL SERIALIZABLE"}
 	}
-	s.writer = &writer{dial: func() (*conn, error) { return s.connectWriter(context.Background()) }, conn: c, begin: begin, jobs: s.jobs, log: cfg.Logger, ended: make(chan struct{})}
+	s.writer = &writer{dial: func() (*conn, error) { return s.connectWriter(context.Background()) }, conn: c, begin: begin, queue: s.queue, log: cfg.Logger, ended: make(chan struct{})}
 	s.readers = newReaders(cfg.Readers, cfg.Logger, s.connectReader)
 	go s.writer.run()
 	return s, nil
@@ -142,7 +139,7 @@ func parseURL(raw string) (*pgconn.Config, error) {
 
 // first opens the writer's first connection and migrates over it.
 func (s *Store) first(ctx context.Context) (*conn, error) {
-	migrations, err := ownMigrations()
+	migrations, err := sqlstore.Migrations(migrationFiles)
 	if err != nil {
 		return nil, err
 	}
@@ -176,14 +173,14 @@ func (s *Store) connectWriter(ctx context.Context) (*conn, error) {
 func (s *Store) connectReader(ctx context.Context) (*conn, error) {
 	c, err := s.connect(ctx, readerSession)
 	if err != nil && ctx.Err() != nil {
-		return nil, abandoned(ctx)
+		return nil, sqlstore.Abandoned(ctx)
 	}
 	return c, err
 }
 
 // where names the server without the user.
 func (s *Store) where() string {
-	return fmt.Sprintf("%s:%d/%s", clip(s.server.Host), s.server.Port, clip(s.server.Database))
+	return fmt.Sprintf("%s:%d/%s", sqlstore.Clip(s.server.Host), s.server.Port, sqlstore.Clip(s.server.Database))
 }
 
 // What a session is for.
@@ -274,51 +271,13 @@ func (s *Store) settings(params map[string]string, p purpose) {
 
 // Update implements store.Store.
 func (s *Store) Update(ctx context.Context, fn func(context.Context, *store.Tx) error) error {
-	j := &job{ctx: ctx, fn: fn, done: make(chan struct{})}
-	if err := s.enqueue(j); err != nil {
-		return err
-	}
-	select {
-	case <-j.done:
-		return j.err
-	case <-ctx.Done():
-		if j.claim(jobAbandoned) {
-			return abandoned(ctx)
-		}
-		<-j.done
-		return j.err
-	}
-}
-
-func (s *Store) enqueue(j *job) error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.closed {
-		return errClosed()
-	}
-	if j.ctx.Err() != nil {
-		return abandoned(j.ctx)
-	}
-	select {
-	case s.jobs <- j:
-		return nil
-	case <-j.ctx.Done():
-		return abandoned(j.ctx)
-	}
+	return s.queue.Update(ctx, fn)
 }
 
 // View implements store.Store. Cancelling ctx also ends a query that runs, and
 // with it the connection.
 func (s *Store) View(ctx context.Context, fn func(context.Context, *store.Tx) error) error {
-	s.mu.RLock()
-	if s.closed {
-		s.mu.RUnlock()
-		return errClosed()
-	}
-	s.views.Add(1)
-	s.mu.RUnlock()
-	defer s.views.Done()
-	return s.readers.view(ctx, fn)
+	return s.queue.Read(func() error { return s.readers.view(ctx, fn) })
 }
 
 // Info implements store.Store.
@@ -330,12 +289,9 @@ func (s *Store) Info() store.Info {
 // fail with draining.
 func (s *Store) Close() error {
 	s.close.Do(func() {
-		s.mu.Lock()
-		s.closed = true
-		close(s.jobs)
-		s.mu.Unlock()
+		s.queue.Close()
 		<-s.writer.ended
-		s.views.Wait()
+		s.queue.WaitReads()
 		s.readers.close()
 		if c := s.writer.conn; c != nil {
 			c.close()

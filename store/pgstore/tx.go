@@ -1,61 +1,64 @@
 package pgstore
 
 import (
+	"context"
+	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/internal/sqlstore"
 )
 
-// tx is one run of a function. The roles are views of it.
+// newestQID is the greatest QID of a group. Before version 18 the server has
+// no max of byte strings; that of their hexadecimal form is the same.
+const newestQID = `decode(max(encode(qid, 'hex') COLLATE "C"), 'hex')`
+
+// tx is one run of a function.
 type tx struct {
-	conn   *conn
-	writes bool     // in Update
-	seqs   *numbers // of the outbox
-	over   atomic.Bool
-	roles  store.Tx
+	conn *conn
+	seqs *numbers // of the outbox, in Update alone
+	over atomic.Bool
 }
 
-// Each role holds nothing but the transaction.
-type (
-	settings      struct{ *tx }
-	contracts     struct{ *tx }
-	principals    struct{ *tx }
-	subscriptions struct{ *tx }
-	deliveries    struct{ *tx }
-	outbox        struct{ *tx }
-	quarantine    struct{ *tx }
-	gas           struct{ *tx }
-	index         struct{ *tx }
-	leases        struct{ *tx }
-	registry      struct{ *tx }
-)
-
-// newTx makes the transaction of one run. Only that of an Update has numbers
-// for the outbox.
-func newTx(c *conn, seqs *numbers) *tx {
-	t := &tx{conn: c, writes: seqs != nil, seqs: seqs}
-	t.roles = store.Tx{
-		Settings: settings{t}, Contracts: contracts{t}, Principals: principals{t}, Subscriptions: subscriptions{t},
-		Deliveries: deliveries{t}, Outbox: outbox{t}, Quarantine: quarantine{t}, Gas: gas{t}, Index: index{t},
-		Leases: leases{t}, Registry: registry{t},
+// call runs fn in a transaction of its own or as a member of a group.
+func call(ctx context.Context, log *slog.Logger, c *conn, seqs *numbers, fn sqlstore.Function) error {
+	t := &tx{conn: c, seqs: seqs}
+	dialect := sqlstore.Dialect{NewestQID: newestQID, Least: "least"}
+	if seqs != nil {
+		// Our own writers stand in line anyway. The lock holds off statements
+		// that others run on the table.
+		dialect.LeaseLock = " FOR KEY SHARE"
 	}
-	return t
+	roles := sqlstore.New(t, &dialect)
+	roles.Outbox, roles.Leases = outbox{roles.Outbox, t}, leases{roles.Leases, t}
+	return sqlstore.Call(ctx, log, &roles, fn, func(bool) { t.over.Store(true) })
 }
 
-// query begins an execution of a statement, whose text must be constant or
-// from a small closed set. An @ stands for the schema, a ? for a parameter.
-func (t *tx) query(sql string) query {
-	q := query{request: request{sql: sql}, t: t}
+// Query implements sqlstore.Session.
+func (t *tx) Query(sql string) sqlstore.Statement { return t.query(sql) }
+
+func (t *tx) query(sql string) *query {
+	q := &query{request: request{sql: sql}, t: t}
 	if t.over.Load() {
-		q.err = headgate.NewError(headgate.CodeInternal, "a transaction was used after its function returned")
+		q.err = sqlstore.Over()
 	}
 	return q
 }
 
+// Now implements sqlstore.Session: the server's clock.
+func (t *tx) Now() (time.Time, error) {
+	q := t.query("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
+	var now time.Time
+	if q.Next() {
+		now = time.UnixMicro(q.ColInt()).UTC()
+	}
+	return now, q.Close()
+}
+
 // mayWrite refuses a write in a View, before the server would.
 func (t *tx) mayWrite() error {
-	if t.writes {
+	if t.seqs != nil {
 		return nil
 	}
 	return headgate.NewError(headgate.CodeInternal, "a View cannot write")

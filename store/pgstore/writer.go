@@ -3,22 +3,15 @@ package pgstore
 import (
 	"context"
 	"log/slog"
-	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/internal/sqlstore"
 )
 
-// Bounds of a group: how many functions share a commit, how long the first
-// may wait for the last, and how often a group is run when it is not its own
-// fault that it fails.
-const (
-	maxGroup    = 256
-	maxGroupAge = 20 * time.Millisecond
-	queueLength = 1024
-	maxRuns     = 4
-)
+// maxRuns is how often a group is run when it is not its own fault that it
+// fails.
+const maxRuns = 4
 
 // staleAfter is how long a connection may have been idle to be trusted. After
 // that, the group finds out whether it lives before it sends COMMIT, so that a
@@ -34,32 +27,14 @@ const (
 	sqlRelease   = "RELEASE SAVEPOINT member"
 )
 
-// The states of a job: whoever changes it from jobWaiting owns it.
-const (
-	jobWaiting = iota
-	jobStarted
-	jobAbandoned
-)
-
-// job is one function that waits for the writer.
-type job struct {
-	ctx   context.Context // of the call that waits, for as long as it waits
-	fn    function
-	state atomic.Int32
-	err   error
-	done  chan struct{}
-}
-
-func (j *job) claim(state int32) bool { return j.state.CompareAndSwap(jobWaiting, state) }
-
 // writer runs jobs in group commits. All fields belong to its goroutine.
 type writer struct {
 	dial    func() (*conn, error)
 	conn    *conn    // nil while there is none
 	begin   []string // what a group's transaction begins with
-	jobs    <-chan *job
+	queue   *sqlstore.Queue
 	log     *slog.Logger
-	members []*job
+	members []*sqlstore.Job
 	seqs    numbers // of the group's outbox rows
 	crowd   int     // members of the last group
 	ended   chan struct{}
@@ -78,15 +53,15 @@ func (w *writer) run() {
 		w.answer(headgate.NewError(headgate.CodeInternal, "a store function ended its goroutine"))
 		go w.run()
 	}()
-	for j := range w.jobs {
+	for j := range w.queue.Jobs() {
 		w.group(j)
 	}
 	clean = true
 }
 
 // group runs first and whatever else waits in one transaction.
-func (w *writer) group(first *job) {
-	if !first.claim(jobStarted) {
+func (w *writer) group(first *sqlstore.Job) {
+	if !first.Start() {
 		return
 	}
 	w.members = append(w.members[:0], first)
@@ -101,7 +76,7 @@ func (w *writer) group(first *job) {
 	}
 	// A statement of one member was refused. Each runs in a transaction of its
 	// own, so that this one harms nobody else.
-	for _, j := range append([]*job(nil), w.members...) {
+	for _, j := range append([]*sqlstore.Job(nil), w.members...) {
 		w.members = append(w.members[:0], j)
 		became, err := w.together(false)
 		w.finish(w.again(became, err))
@@ -131,9 +106,9 @@ func (w *writer) together(more bool) (fate, error) {
 	}
 	for i := 0; w.conn.fault == nil; i++ {
 		if i == len(w.members) {
-			var j *job
+			var j *sqlstore.Job
 			if more {
-				j = w.another(began)
+				j = w.queue.Another(len(w.members), w.crowd, began)
 			}
 			if j == nil {
 				break
@@ -166,37 +141,11 @@ func (w *writer) open() error {
 	return nil
 }
 
-// another returns the next waiting job, or nil when the group is to commit.
-// When fewer came than last time it yields once: callers that were just
-// answered are about to come back.
-func (w *writer) another(began time.Time) *job {
-	if len(w.members) >= maxGroup || time.Since(began) > maxGroupAge {
-		return nil
-	}
-	for yielded := false; ; {
-		select {
-		case j, open := <-w.jobs:
-			if !open {
-				return nil
-			}
-			if j.claim(jobStarted) {
-				return j
-			}
-		default:
-			if yielded || len(w.members) >= w.crowd {
-				return nil
-			}
-			yielded = true
-			runtime.Gosched()
-		}
-	}
-}
-
 // member runs one function. What it wrote is kept or taken back.
-func (w *writer) member(j *job) {
+func (w *writer) member(j *sqlstore.Job) {
 	w.conn.member()
-	j.err = call(j.ctx, w.log, w.conn, &w.seqs, j.fn)
-	if j.err != nil {
+	j.Err = call(j.Ctx, w.log, w.conn, &w.seqs, j.Fn)
+	if j.Err != nil {
 		w.conn.undo()
 	} else {
 		w.conn.keep()
@@ -209,7 +158,7 @@ func (w *writer) finish(became fate, err error) {
 	switch {
 	case became == fateUnknown:
 		err = unknownError(err)
-	case became == fateRefused && len(w.members) == 1 && w.members[0].err != nil:
+	case became == fateRefused && len(w.members) == 1 && w.members[0].Err != nil:
 		err = nil // it was told, and says so in its own words
 	default:
 		err = storeError(err)
@@ -222,9 +171,9 @@ func (w *writer) finish(became fate, err error) {
 func (w *writer) answer(err error) {
 	for i, j := range w.members {
 		if err != nil {
-			j.err = err
+			j.Err = err
 		}
-		close(j.done)
+		j.Answer()
 		w.members[i] = nil
 	}
 	w.members = w.members[:0]

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/internal/sqlstore"
 )
 
 // Backup writes a consistent copy of the store into a new file, beside
@@ -15,16 +16,12 @@ import (
 // file exists. A copy is a whole database: put it in the place of a lost one
 // while no node runs, without the -wal and -shm files of the old one.
 func (s *Store) Backup(ctx context.Context, path string) error {
-	s.mu.RLock()
-	if s.closed {
-		s.mu.RUnlock()
-		return errClosed()
-	}
-	s.views.Add(1)
-	s.mu.RUnlock()
-	defer s.views.Done()
+	return s.queue.Read(func() error { return s.backup(ctx, path) })
+}
+
+func (s *Store) backup(ctx context.Context, path string) error {
 	if _, err := os.Lstat(path); err == nil {
-		return headgate.NewError(headgate.CodeConflict, "the backup %q exists", clip(path))
+		return headgate.NewError(headgate.CodeConflict, "the backup %q exists", sqlstore.Clip(path))
 	}
 	partial := path + ".partial"
 	if err := os.Remove(partial); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -77,14 +74,10 @@ func backupError(err error) error {
 // Check reads the whole database and reports damage (internal, with what was
 // found first). It takes time in proportion to the size.
 func (s *Store) Check(ctx context.Context) error {
-	s.mu.RLock()
-	if s.closed {
-		s.mu.RUnlock()
-		return errClosed()
-	}
-	s.views.Add(1)
-	s.mu.RUnlock()
-	defer s.views.Done()
+	return s.queue.Read(func() error { return s.check(ctx) })
+}
+
+func (s *Store) check(ctx context.Context) error {
 	c, err := s.connect("query_only=ON")
 	if err != nil {
 		return storeError(err)
@@ -101,7 +94,7 @@ func (s *Store) Check(ctx context.Context) error {
 	}
 	if found := st.ColumnText(0); found != "ok" {
 		return &headgate.Error{
-			Code: headgate.CodeInternal, Outcome: headgate.NotApplied, Detail: "the store's database is damaged: " + clip(found),
+			Code: headgate.CodeInternal, Outcome: headgate.NotApplied, Detail: "the store's database is damaged: " + sqlstore.Clip(found),
 			Fix: "Stop the node and restore the database from a backup.",
 		}
 	}

@@ -3,13 +3,12 @@ package sqlitestore
 import (
 	"context"
 	"fmt"
-	"math"
 	"net/url"
-	"time"
+	"strings"
 
 	sqlite3 "github.com/ncruces/go-sqlite3"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/internal/sqlstore"
 )
 
 // maxVariants bounds the statements that a connection keeps prepared. The
@@ -19,9 +18,10 @@ const maxVariants = 256
 // conn is one connection with its prepared statements. It belongs to one
 // goroutine at a time.
 type conn struct {
-	db    *sqlite3.Conn
-	stmts map[string]*sqlite3.Stmt
-	clock *clock // of the store
+	db      *sqlite3.Conn
+	stmts   map[string]*sqlite3.Stmt
+	queries map[string]*query // of the roles, by the text before its @ are gone
+	clock   *clock            // of the store
 }
 
 // openConn opens a connection and sets it up. The pragmas run in order. An
@@ -36,7 +36,7 @@ func openConn(file, vfs string, pragmas ...string) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{db: db, stmts: make(map[string]*sqlite3.Stmt)}
+	c := &conn{db: db, stmts: make(map[string]*sqlite3.Stmt), queries: make(map[string]*query)}
 	for _, p := range pragmas {
 		if err := db.Exec("PRAGMA " + p); err != nil {
 			c.close()
@@ -57,6 +57,7 @@ func (c *conn) forget() {
 		_ = s.Close() // reports the statement's last failure, which its user saw
 	}
 	clear(c.stmts)
+	clear(c.queries)
 }
 
 // stmt returns the prepared statement of an SQL text, which must be constant
@@ -124,105 +125,75 @@ func (c *conn) int64Pragma(name string) (int64, error) {
 	return s.ColumnInt64(0), nil
 }
 
-// query is one execution of a prepared statement: bind in order, then step,
-// then close. The first error sticks and ends the rows.
-type query struct {
-	s   *sqlite3.Stmt
-	n   int // parameters bound, or columns read
-	err error
+// query returns the execution of a statement, which lasts until the next of
+// the same text.
+func (c *conn) query(sql string) *query {
+	q, ok := c.queries[sql]
+	if !ok {
+		s, err := c.stmt(strings.ReplaceAll(sql, "@", ""))
+		if err != nil {
+			return &query{err: err}
+		}
+		q = &query{conn: c, s: s}
+		c.queries[sql] = q
+	}
+	q.n, q.err = 0, nil
+	return q
 }
 
-func (q *query) text(v string) {
+// query is one execution of a prepared statement.
+type query struct {
+	conn *conn
+	s    *sqlite3.Stmt
+	n    int // parameters bound, or columns read
+	err  error
+}
+
+var _ sqlstore.Statement = (*query)(nil)
+
+func (q *query) Fail(err error) {
+	if q.err == nil {
+		q.err = err
+	}
+}
+
+func (q *query) Text(v string) {
 	if q.err == nil {
 		q.n++
 		q.err = q.s.BindText(q.n, v)
 	}
 }
 
-func (q *query) blob(v []byte) {
+func (q *query) Blob(v []byte) {
 	if q.err == nil {
 		q.n++
 		q.err = q.s.BindBlob(q.n, v)
 	}
 }
 
-func (q *query) int(v int64) {
+func (q *query) Int(v int64) {
 	if q.err == nil {
 		q.n++
 		q.err = q.s.BindInt64(q.n, v)
 	}
 }
 
-func (q *query) float(v float64) {
+func (q *query) Float(v float64) {
 	if q.err == nil {
 		q.n++
 		q.err = q.s.BindFloat(q.n, v)
 	}
 }
 
-func (q *query) bool(v bool) {
+func (q *query) Bool(v bool) {
 	if v {
-		q.int(1)
+		q.Int(1)
 	} else {
-		q.int(0)
+		q.Int(0)
 	}
 }
 
-// uint binds an offset or a counter. SQLite's integers are signed: a value
-// that does not fit is refused rather than wrapped, which would break order.
-func (q *query) uint(v uint64) {
-	if v > math.MaxInt64 && q.err == nil {
-		q.err = headgate.NewError(headgate.CodeInvalidArgument, "%d is above the greatest number that the store keeps", v)
-		return
-	}
-	q.int(int64(v))
-}
-
-// bound binds an offset that is only compared with: what is too large acts as
-// the largest.
-func (q *query) bound(v uint64) { q.int(int64(min(v, math.MaxInt64))) }
-
-// zeroTime stands for the zero time: before every other, as in Go.
-const zeroTime = math.MinInt64
-
-var (
-	firstTime = time.Unix(0, math.MinInt64+1).UTC()
-	lastTime  = time.Unix(0, math.MaxInt64).UTC()
-)
-
-// time binds a time to keep. One that nanoseconds since 1970 cannot express
-// (before 1677 or after 2262) is refused rather than changed.
-func (q *query) time(v time.Time) {
-	if !v.IsZero() && (v.Before(firstTime) || v.After(lastTime)) && q.err == nil {
-		q.err = headgate.NewError(headgate.CodeInvalidArgument, "the year %d is outside what the store keeps", v.Year())
-		return
-	}
-	q.int(nanos(v))
-}
-
-// timeBound binds a time that is only compared with.
-func (q *query) timeBound(v time.Time) {
-	switch {
-	case v.IsZero():
-		q.int(zeroTime)
-	case v.Before(firstTime):
-		q.int(zeroTime + 1)
-	case v.After(lastTime):
-		q.int(math.MaxInt64)
-	default:
-		q.int(nanos(v))
-	}
-}
-
-func nanos(v time.Time) int64 {
-	if v.IsZero() {
-		return zeroTime
-	}
-	return v.UnixNano()
-}
-
-// next steps to the next row and says whether there is one.
-func (q *query) next() bool {
+func (q *query) Next() bool {
 	if q.err != nil {
 		return false
 	}
@@ -234,35 +205,24 @@ func (q *query) next() bool {
 	return false
 }
 
-func (q *query) colText() string {
+func (q *query) ColText() string {
 	q.n++
 	return q.s.ColumnText(q.n)
 }
 
-func (q *query) colInt() int64 {
+func (q *query) ColInt() int64 {
 	q.n++
 	return q.s.ColumnInt64(q.n)
 }
 
-func (q *query) colUint() uint64 { return uint64(q.colInt()) }
+func (q *query) ColBool() bool { return q.ColInt() != 0 }
 
-func (q *query) colBool() bool { return q.colInt() != 0 }
-
-func (q *query) colFloat() float64 {
+func (q *query) ColFloat() float64 {
 	q.n++
 	return q.s.ColumnFloat(q.n)
 }
 
-func (q *query) colTime() time.Time {
-	n := q.colInt()
-	if n == zeroTime {
-		return time.Time{}
-	}
-	return time.Unix(0, n).UTC()
-}
-
-// colBlob returns a copy: nil for NULL, else never nil.
-func (q *query) colBlob() []byte {
+func (q *query) ColBlob() []byte {
 	q.n++
 	if q.s.ColumnType(q.n) == sqlite3.NULL {
 		return nil
@@ -271,8 +231,7 @@ func (q *query) colBlob() []byte {
 	return append(make([]byte, 0, len(raw)), raw...)
 }
 
-// colOptional returns a number that may be NULL.
-func (q *query) colOptional() (uint64, bool) {
+func (q *query) ColOptional() (uint64, bool) {
 	q.n++
 	if q.s.ColumnType(q.n) == sqlite3.NULL {
 		return 0, false
@@ -280,8 +239,8 @@ func (q *query) colOptional() (uint64, bool) {
 	return uint64(q.s.ColumnInt64(q.n)), true
 }
 
-// close resets the statement for its next use and returns the first error.
-func (q *query) close() error {
+// Close resets the statement for its next use.
+func (q *query) Close() error {
 	if q.s == nil {
 		return storeError(q.err)
 	}
@@ -291,12 +250,18 @@ func (q *query) close() error {
 	return storeError(q.err)
 }
 
-// run executes a statement that returns no rows.
-func (q *query) run() error {
+func (q *query) Run() error {
 	if q.err != nil {
-		return q.close()
+		return q.Close()
 	}
 	return storeError(q.s.Exec())
+}
+
+func (q *query) Change() (int, error) {
+	if err := q.Run(); err != nil {
+		return 0, err
+	}
+	return int(q.conn.db.Changes()), nil
 }
 
 // interruptible ties long queries of a connection to a context.

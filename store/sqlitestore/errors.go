@@ -1,7 +1,6 @@
 package sqlitestore
 
 import (
-	"context"
 	"errors"
 
 	sqlite3 "github.com/ncruces/go-sqlite3"
@@ -48,29 +47,4 @@ func commitError(err error) error {
 		e.Detail = "the store's disk failed while it committed"
 	}
 	return e
-}
-
-// abandoned is the error of a call whose context ended before it began.
-func abandoned(ctx context.Context) error {
-	return &headgate.Error{
-		Code: headgate.CodeCanceled, Outcome: headgate.NotApplied,
-		Detail: "the caller went away before the store began", Err: context.Cause(ctx),
-	}
-}
-
-func errClosed() error {
-	return headgate.NewError(headgate.CodeDraining, "the store is closed")
-}
-
-func notFound(what, name string) error {
-	return headgate.NewError(headgate.CodeNotFound, "there is no %s %q", what, clip(name))
-}
-
-// clip keeps echoed names short.
-func clip(s string) string {
-	const most = 128
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
 }

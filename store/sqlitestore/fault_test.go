@@ -16,6 +16,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/internal/sqlstore"
 )
 
 // faultFS is the host's file system with faults on demand in the log.
@@ -70,7 +71,7 @@ func openFaulty(t *testing.T) (*Store, *faultFS) {
 	return openTest(t, Config{Path: filepath.Join(t.TempDir(), "it's 100%?#.db"), vfs: name}), fs
 }
 
-func put(key string) function {
+func put(key string) sqlstore.Function {
 	return func(ctx context.Context, tx *store.Tx) error { return tx.Settings.Put(ctx, key, []byte("v")) }
 }
 

@@ -54,7 +54,7 @@ func TestGroupsShareCommits(t *testing.T) {
 			}
 		})
 	}
-	for len(s.jobs) < n { // until all wait in the queue
+	for s.queue.Len() < n { // until all wait in the queue
 		runtime.Gosched()
 	}
 	close(block)

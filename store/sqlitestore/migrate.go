@@ -3,12 +3,9 @@ package sqlitestore
 import (
 	"embed"
 	"fmt"
-	"io/fs"
-	"path"
-	"strconv"
-	"strings"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/internal/sqlstore"
 )
 
 //go:embed migrations/*.sql
@@ -17,63 +14,21 @@ var migrationFiles embed.FS
 // applicationID marks a database as ours ("HGAT").
 const applicationID = 0x48474154
 
-// migration is one step between schema versions.
-type migration struct {
-	version  int
-	name     string
-	up, down string
-}
-
-// loadMigrations reads NUMBER_name.up.sql and NUMBER_name.down.sql. Versions
-// count from 1 without gaps.
-func loadMigrations(files fs.FS) ([]migration, error) {
-	ups, err := fs.Glob(files, "*.up.sql")
-	if err != nil {
-		return nil, err
-	}
-	var all []migration
-	for i, file := range ups { // in order of their names
-		number, name, _ := strings.Cut(strings.TrimSuffix(path.Base(file), ".up.sql"), "_")
-		version, err := strconv.Atoi(number)
-		if err != nil || version != i+1 {
-			return nil, fmt.Errorf("migration %s: want number %d", file, i+1)
-		}
-		up, err := fs.ReadFile(files, file)
-		if err != nil {
-			return nil, err
-		}
-		down, err := fs.ReadFile(files, strings.TrimSuffix(file, ".up.sql")+".down.sql")
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, migration{version: version, name: name, up: string(up), down: string(down)})
-	}
-	return all, nil
-}
-
-func ownMigrations() ([]migration, error) {
-	sub, err := fs.Sub(migrationFiles, "migrations")
-	if err != nil {
-		return nil, err
-	}
-	return loadMigrations(sub)
-}
-
 // migrate brings the schema to a version, one transaction per step: after a
 // crash the next start goes on where it was. It refuses what is not ours.
-func migrate(c *conn, all []migration, want int) error {
+func migrate(c *conn, all []sqlstore.Migration, want int) error {
 	have, err := schemaVersion(c, len(all))
 	if err != nil {
 		return err
 	}
 	for ; have < want; have++ {
-		if err := step(c, all[have].up, have+1); err != nil {
-			return fmt.Errorf("migration %d %s up: %w", all[have].version, all[have].name, err)
+		if err := step(c, all[have].Up, have+1); err != nil {
+			return fmt.Errorf("migration %d %s up: %w", all[have].Version, all[have].Name, err)
 		}
 	}
 	for ; have > want; have-- {
-		if err := step(c, all[have-1].down, have-1); err != nil {
-			return fmt.Errorf("migration %d %s down: %w", all[have-1].version, all[have-1].name, err)
+		if err := step(c, all[have-1].Down, have-1); err != nil {
+			return fmt.Errorf("migration %d %s down: %w", all[have-1].Version, all[have-1].Name, err)
 		}
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/internal/sqlstore"
 	"github.com/headgate/headgate/store/storetest"
 )
 
@@ -91,7 +92,7 @@ func TestForeignFilesAreRefusedAndKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	newest := func() int { m, _ := ownMigrations(); return len(m) }()
+	newest := func() int { m, _ := sqlstore.Migrations(migrationFiles); return len(m) }()
 	for name, c := range map[string]struct {
 		make func(*testing.T, string)
 		code headgate.Code
@@ -304,14 +305,14 @@ func TestCheckFindsDamage(t *testing.T) {
 // TestMigrations goes up, down and up again over migrations that carry data.
 func TestMigrations(t *testing.T) {
 	files := fstest.MapFS{
-		"0001_a.up.sql":   {Data: []byte("CREATE TABLE a (x); INSERT INTO a VALUES (1), (2);")},
-		"0001_a.down.sql": {Data: []byte("DROP TABLE a;")},
-		"0002_b.up.sql":   {Data: []byte("ALTER TABLE a ADD COLUMN y; UPDATE a SET y = x * 10;")},
-		"0002_b.down.sql": {Data: []byte("ALTER TABLE a DROP COLUMN y;")},
-		"0003_c.up.sql":   {Data: []byte("CREATE TABLE c AS SELECT sum(y) AS s FROM a;")},
-		"0003_c.down.sql": {Data: []byte("DROP TABLE c;")},
+		"migrations/0001_a.up.sql":   {Data: []byte("CREATE TABLE a (x); INSERT INTO a VALUES (1), (2);")},
+		"migrations/0001_a.down.sql": {Data: []byte("DROP TABLE a;")},
+		"migrations/0002_b.up.sql":   {Data: []byte("ALTER TABLE a ADD COLUMN y; UPDATE a SET y = x * 10;")},
+		"migrations/0002_b.down.sql": {Data: []byte("ALTER TABLE a DROP COLUMN y;")},
+		"migrations/0003_c.up.sql":   {Data: []byte("CREATE TABLE c AS SELECT sum(y) AS s FROM a;")},
+		"migrations/0003_c.down.sql": {Data: []byte("DROP TABLE c;")},
 	}
-	all, err := loadMigrations(files)
+	all, err := sqlstore.Migrations(files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,9 +354,9 @@ func TestMigrations(t *testing.T) {
 }
 
 func TestFailedMigrationChangesNothing(t *testing.T) {
-	all, err := loadMigrations(fstest.MapFS{
-		"0001_a.up.sql": {Data: []byte("CREATE TABLE a (x);")}, "0001_a.down.sql": {},
-		"0002_b.up.sql": {Data: []byte("CREATE TABLE b (x); INSERT INTO nowhere VALUES (1);")}, "0002_b.down.sql": {},
+	all, err := sqlstore.Migrations(fstest.MapFS{
+		"migrations/0001_a.up.sql": {Data: []byte("CREATE TABLE a (x);")}, "migrations/0001_a.down.sql": {},
+		"migrations/0002_b.up.sql": {Data: []byte("CREATE TABLE b (x); INSERT INTO nowhere VALUES (1);")}, "migrations/0002_b.down.sql": {},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -376,18 +377,6 @@ func TestFailedMigrationChangesNothing(t *testing.T) {
 	}
 }
 
-func TestLoadMigrationsRefusesGaps(t *testing.T) {
-	for name, files := range map[string]fstest.MapFS{
-		"gap":       {"0001_a.up.sql": {}, "0001_a.down.sql": {}, "0003_c.up.sql": {}, "0003_c.down.sql": {}},
-		"no down":   {"0001_a.up.sql": {}},
-		"no number": {"a.up.sql": {}, "a.down.sql": {}},
-	} {
-		if _, err := loadMigrations(files); err == nil {
-			t.Errorf("%s: accepted", name)
-		}
-	}
-}
-
 // TestOwnMigrations takes a filled database down to nothing and up again.
 func TestOwnMigrations(t *testing.T) {
 	s := openTest(t, Config{})
@@ -401,7 +390,7 @@ func TestOwnMigrations(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	all, err := ownMigrations()
+	all, err := sqlstore.Migrations(migrationFiles)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/headgate/headgate/store/internal/sqlstore"
 )
 
 const sqlSnapshot = "BEGIN DEFERRED"
@@ -24,14 +26,14 @@ func newReaders(n int, log *slog.Logger, open func() (*conn, error)) *readers {
 }
 
 // view runs fn in one snapshot.
-func (r *readers) view(ctx context.Context, fn function) error {
+func (r *readers) view(ctx context.Context, fn sqlstore.Function) error {
 	if ctx.Err() != nil {
-		return abandoned(ctx)
+		return sqlstore.Abandoned(ctx)
 	}
 	select {
 	case r.slots <- struct{}{}:
 	case <-ctx.Done():
-		return abandoned(ctx)
+		return sqlstore.Abandoned(ctx)
 	}
 	defer func() { <-r.slots }()
 	c, err := r.take()

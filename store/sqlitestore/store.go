@@ -16,6 +16,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/internal/sqlstore"
 )
 
 // busyWait is how long a statement waits for a foreign process that looks
@@ -52,7 +53,7 @@ type Store struct {
 	file     string
 	lock     *os.File
 	schema   int
-	jobs     chan *job
+	queue    *sqlstore.Queue
 	writer   *writer
 	watch    *logWatch
 	readers  *readers
@@ -60,10 +61,6 @@ type Store struct {
 	clock    *clock
 	close    sync.Once
 	closeErr error
-
-	mu     sync.RWMutex // held for reading by calls that begin
-	closed bool
-	views  sync.WaitGroup
 }
 
 var _ store.Store = (*Store)(nil)
@@ -74,7 +71,7 @@ var _ store.Store = (*Store)(nil)
 // newer version.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, abandoned(ctx)
+		return nil, sqlstore.Abandoned(ctx)
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	cfg.Readers = cmp.Or(max(cfg.Readers, 0), max(4, 2*runtime.GOMAXPROCS(0)))
@@ -95,9 +92,9 @@ func (s *Store) open() error {
 		return err
 	}
 	s.watch = &logWatch{conn: c, log: s.cfg.Logger, most: maxLogPages, limit: maxLogPages, wait: logWait}
-	s.jobs = make(chan *job, queueLength)
-	s.writer = &writer{conn: c, jobs: s.jobs, log: s.cfg.Logger, after: s.watch.settle, ended: make(chan struct{})}
-	migrations, err := ownMigrations()
+	s.queue = sqlstore.NewQueue()
+	s.writer = &writer{conn: c, queue: s.queue, log: s.cfg.Logger, after: s.watch.settle, ended: make(chan struct{})}
+	migrations, err := sqlstore.Migrations(migrationFiles)
 	if err != nil {
 		return err
 	}
@@ -245,51 +242,13 @@ func syncDir(dir string) error {
 
 // Update implements store.Store.
 func (s *Store) Update(ctx context.Context, fn func(context.Context, *store.Tx) error) error {
-	j := &job{ctx: ctx, fn: fn, done: make(chan struct{})}
-	if err := s.enqueue(j); err != nil {
-		return err
-	}
-	select {
-	case <-j.done:
-		return j.err
-	case <-ctx.Done():
-		if j.claim(jobAbandoned) {
-			return abandoned(ctx)
-		}
-		<-j.done
-		return j.err
-	}
-}
-
-func (s *Store) enqueue(j *job) error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.closed {
-		return errClosed()
-	}
-	if j.ctx.Err() != nil {
-		return abandoned(j.ctx)
-	}
-	select {
-	case s.jobs <- j:
-		return nil
-	case <-j.ctx.Done():
-		return abandoned(j.ctx)
-	}
+	return s.queue.Update(ctx, fn)
 }
 
 // View implements store.Store. Cancelling ctx also interrupts a query that
 // runs.
 func (s *Store) View(ctx context.Context, fn func(context.Context, *store.Tx) error) error {
-	s.mu.RLock()
-	if s.closed {
-		s.mu.RUnlock()
-		return errClosed()
-	}
-	s.views.Add(1)
-	s.mu.RUnlock()
-	defer s.views.Done()
-	return s.readers.view(ctx, fn)
+	return s.queue.Read(func() error { return s.readers.view(ctx, fn) })
 }
 
 // Info implements store.Store.
@@ -311,12 +270,9 @@ func (s *Store) Info() store.Info {
 // fail with draining.
 func (s *Store) Close() error {
 	s.close.Do(func() {
-		s.mu.Lock()
-		s.closed = true
-		close(s.jobs)
-		s.mu.Unlock()
+		s.queue.Close()
 		<-s.writer.ended
-		s.views.Wait()
+		s.queue.WaitReads()
 		close(s.checks.wake)
 		<-s.checks.done
 		s.closeErr = s.release()
@@ -351,7 +307,7 @@ func openError(file string, err error) error {
 	if headgate.AsError(err) != nil {
 		return err
 	}
-	quoted := strconv.Quote(clip(file))
+	quoted := strconv.Quote(sqlstore.Clip(file))
 	switch {
 	case errors.Is(err, sqlite3.NOTADB):
 		return headgate.NewError(headgate.CodeInvalidConfig, "%s is not a database: %v", quoted, err)

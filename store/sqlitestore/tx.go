@@ -1,52 +1,39 @@
 package sqlitestore
 
 import (
+	"context"
+	"log/slog"
 	"sync/atomic"
+	"time"
 
-	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/internal/sqlstore"
 )
 
-// tx is one run of a function. The roles are views of it.
+// tx is one run of a function.
 type tx struct {
-	conn  *conn
-	over  atomic.Bool
-	roles store.Tx
+	conn *conn
+	over atomic.Bool
 }
 
-// Each role holds nothing but the transaction.
-type (
-	settings      struct{ *tx }
-	contracts     struct{ *tx }
-	principals    struct{ *tx }
-	subscriptions struct{ *tx }
-	deliveries    struct{ *tx }
-	outbox        struct{ *tx }
-	quarantine    struct{ *tx }
-	gas           struct{ *tx }
-	index         struct{ *tx }
-	leases        struct{ *tx }
-	registry      struct{ *tx }
-)
-
-func newTx(c *conn) *tx {
-	t := &tx{conn: c}
-	t.roles = store.Tx{
-		Settings: settings{t}, Contracts: contracts{t}, Principals: principals{t}, Subscriptions: subscriptions{t},
-		Deliveries: deliveries{t}, Outbox: outbox{t}, Quarantine: quarantine{t}, Gas: gas{t}, Index: index{t},
-		Leases: leases{t}, Registry: registry{t},
-	}
-	return t
-}
-
-// query begins an execution of a statement.
-func (t *tx) query(sql string) query {
+// Query implements sqlstore.Session.
+func (t *tx) Query(sql string) sqlstore.Statement {
 	if t.over.Load() {
-		return query{err: headgate.NewError(headgate.CodeInternal, "a transaction was used after its function returned")}
+		return &query{err: sqlstore.Over()}
 	}
-	s, err := t.conn.stmt(sql)
-	return query{s: s, err: err}
+	return t.conn.query(sql)
 }
 
-// changes returns how many rows the last statement changed.
-func (t *tx) changes() int { return int(t.conn.db.Changes()) }
+// Now implements sqlstore.Session.
+func (t *tx) Now() (time.Time, error) { return t.conn.clock.read(), nil }
+
+// call runs fn with a transaction that ends with it.
+func call(ctx context.Context, log *slog.Logger, c *conn, fn sqlstore.Function) error {
+	t := &tx{conn: c}
+	roles := sqlstore.New(t, &sqlstore.Dialect{NewestQID: "max(qid)", Least: "min"})
+	return sqlstore.Call(ctx, log, &roles, fn, func(panicked bool) {
+		t.over.Store(true)
+		if panicked {
+			c.reset()
+		}
+	})
+}

@@ -1,21 +1,11 @@
 package sqlitestore
 
 import (
-	"context"
 	"log/slog"
-	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
-)
-
-// Bounds of a group: how many functions share a commit, and how long the
-// first may wait for the last.
-const (
-	maxGroup    = 256
-	maxGroupAge = 20 * time.Millisecond
-	queueLength = 1024
+	"github.com/headgate/headgate/store/internal/sqlstore"
 )
 
 const (
@@ -27,31 +17,13 @@ const (
 	sqlRelease   = "RELEASE member"
 )
 
-// The states of a job: whoever changes it from jobWaiting owns it.
-const (
-	jobWaiting = iota
-	jobStarted
-	jobAbandoned
-)
-
-// job is one function that waits for the writer.
-type job struct {
-	ctx   context.Context // of the call that waits, for as long as it waits
-	fn    function
-	state atomic.Int32
-	err   error
-	done  chan struct{}
-}
-
-func (j *job) claim(state int32) bool { return j.state.CompareAndSwap(jobWaiting, state) }
-
 // writer runs jobs in group commits. All fields belong to its goroutine.
 type writer struct {
 	conn    *conn
-	jobs    <-chan *job
+	queue   *sqlstore.Queue
 	log     *slog.Logger
 	after   func() // called between groups
-	members []*job
+	members []*sqlstore.Job
 	crowd   int // members of the last group
 	ended   chan struct{}
 }
@@ -68,7 +40,7 @@ func (w *writer) run() {
 		w.abort(headgate.NewError(headgate.CodeInternal, "a store function ended its goroutine"))
 		go w.run()
 	}()
-	for j := range w.jobs {
+	for j := range w.queue.Jobs() {
 		w.group(j)
 		w.after()
 	}
@@ -76,8 +48,8 @@ func (w *writer) run() {
 }
 
 // group runs first and whatever else waits in one transaction.
-func (w *writer) group(first *job) {
-	if !first.claim(jobStarted) {
+func (w *writer) group(first *sqlstore.Job) {
+	if !first.Start() {
 		return
 	}
 	w.members = append(w.members[:0], first)
@@ -86,11 +58,11 @@ func (w *writer) group(first *job) {
 		return
 	}
 	began := time.Now()
-	for j := first; j != nil; j = w.another(began) {
+	for j := first; j != nil; j = w.queue.Another(len(w.members), w.crowd, began) {
 		if j != first {
 			w.members = append(w.members, j)
 		}
-		j.err = w.member(j)
+		j.Err = w.member(j)
 		if w.conn.db.GetAutocommit() { // SQLite gave the transaction up
 			w.alone(j)
 			return
@@ -99,38 +71,12 @@ func (w *writer) group(first *job) {
 	w.commit()
 }
 
-// another returns the next waiting job, or nil when the group is to commit.
-// When fewer came than last time it yields once: callers that were just
-// answered are about to come back.
-func (w *writer) another(began time.Time) *job {
-	if len(w.members) >= maxGroup || time.Since(began) > maxGroupAge {
-		return nil
-	}
-	for yielded := false; ; {
-		select {
-		case j, open := <-w.jobs:
-			if !open {
-				return nil
-			}
-			if j.claim(jobStarted) {
-				return j
-			}
-		default:
-			if yielded || len(w.members) >= w.crowd {
-				return nil
-			}
-			yielded = true
-			runtime.Gosched()
-		}
-	}
-}
-
 // member runs one function in its savepoint.
-func (w *writer) member(j *job) error {
+func (w *writer) member(j *sqlstore.Job) error {
 	if err := w.conn.exec(sqlSavepoint); err != nil {
 		return storeError(err)
 	}
-	err := call(j.ctx, w.log, w.conn, j.fn)
+	err := call(j.Ctx, w.log, w.conn, j.Fn)
 	if w.conn.db.GetAutocommit() {
 		if err == nil { // it swallowed the failure that ended the transaction
 			err = headgate.NewError(headgate.CodeUnavailable, "the store gave the transaction up")
@@ -163,8 +109,8 @@ func (w *writer) commit() {
 
 // alone answers culprit, whose failure ended the group's transaction, and
 // runs the members before it again, each in a transaction of its own.
-func (w *writer) alone(culprit *job) {
-	again := append([]*job(nil), w.members[:len(w.members)-1]...)
+func (w *writer) alone(culprit *sqlstore.Job) {
+	again := append([]*sqlstore.Job(nil), w.members[:len(w.members)-1]...)
 	w.members = append(w.members[:0], culprit)
 	w.answer(nil)
 	for _, j := range again {
@@ -173,7 +119,7 @@ func (w *writer) alone(culprit *job) {
 			w.answer(storeError(err))
 			continue
 		}
-		j.err = w.member(j)
+		j.Err = w.member(j)
 		if w.conn.db.GetAutocommit() {
 			w.answer(nil)
 			continue
@@ -187,9 +133,9 @@ func (w *writer) alone(culprit *job) {
 func (w *writer) answer(err error) {
 	for i, j := range w.members {
 		if err != nil {
-			j.err = err
+			j.Err = err
 		}
-		close(j.done)
+		j.Answer()
 		w.members[i] = nil
 	}
 	w.members = w.members[:0]

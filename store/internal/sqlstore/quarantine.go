@@ -1,4 +1,4 @@
-package sqlitestore
+package sqlstore
 
 import (
 	"context"
@@ -15,60 +15,58 @@ const (
 	quarantineBulk = ", detail, body"
 )
 
-func scanQuarantine(q *query) store.QuarantineRecord {
+func scanQuarantine(q query) store.QuarantineRecord {
 	return store.QuarantineRecord{
-		QID: q.colText(), Kind: store.QuarantineKind(q.colText()), Reason: q.colText(), State: q.colText(),
-		Fingerprint: q.colText(), Family: q.colText(), Source: q.colText(), ID: q.colText(), Type: q.colText(),
-		Root: q.colText(), Cause: q.colText(), Subscription: q.colText(), Stream: q.colText(),
-		Position:  headgate.Position{Partition: uint32(q.colInt()), Offset: q.colUint()},
-		Principal: q.colText(), Message: q.colText(), ContentType: q.colText(), Created: q.colTime(), Expires: q.colTime(),
+		QID: q.ColText(), Kind: store.QuarantineKind(q.ColText()), Reason: q.ColText(), State: q.ColText(),
+		Fingerprint: q.ColText(), Family: q.ColText(), Source: q.ColText(), ID: q.ColText(), Type: q.ColText(),
+		Root: q.ColText(), Cause: q.ColText(), Subscription: q.ColText(), Stream: q.ColText(),
+		Position:  headgate.Position{Partition: uint32(q.ColInt()), Offset: q.colUint()},
+		Principal: q.ColText(), Message: q.ColText(), ContentType: q.ColText(), Created: q.colTime(), Expires: q.colTime(),
 	}
 }
 
 // Put implements store.Quarantine.
 func (r quarantine) Put(_ context.Context, rec store.QuarantineRecord) (bool, error) {
-	q := r.query("INSERT INTO quarantine (" + quarantineColumns + quarantineBulk +
+	q := r.query("INSERT INTO @quarantine (" + quarantineColumns + quarantineBulk +
 		") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (qid) DO NOTHING")
 	for _, s := range []string{
 		rec.QID, string(rec.Kind), rec.Reason, rec.State, rec.Fingerprint, rec.Family, rec.Source, rec.ID, rec.Type,
 		rec.Root, rec.Cause, rec.Subscription, rec.Stream,
 	} {
-		q.text(s)
+		q.Text(s)
 	}
-	q.int(int64(rec.Position.Partition))
+	q.Int(int64(rec.Position.Partition))
 	q.uint(rec.Position.Offset)
-	q.text(rec.Principal)
-	q.text(rec.Message)
-	q.text(rec.ContentType)
+	q.Text(rec.Principal)
+	q.Text(rec.Message)
+	q.Text(rec.ContentType)
 	q.time(rec.Created)
 	q.time(rec.Expires)
-	q.blob(rec.Detail)
-	q.blob(rec.Body)
-	if err := q.run(); err != nil {
-		return false, err
-	}
-	return r.changes() > 0, nil
+	q.Blob(rec.Detail)
+	q.Blob(rec.Body)
+	n, err := q.Change()
+	return n > 0, err
 }
 
 // Get implements store.Quarantine.
 func (r quarantine) Get(_ context.Context, qid string) (store.QuarantineRecord, error) {
-	q := r.query("SELECT " + quarantineColumns + quarantineBulk + " FROM quarantine WHERE qid = ?")
-	q.text(qid)
-	if !q.next() {
-		if err := q.close(); err != nil {
+	q := r.query("SELECT " + quarantineColumns + quarantineBulk + " FROM @quarantine WHERE qid = ?")
+	q.Text(qid)
+	if !q.Next() {
+		if err := q.Close(); err != nil {
 			return store.QuarantineRecord{}, err
 		}
 		return store.QuarantineRecord{}, notFound("quarantined event", qid)
 	}
-	rec := scanQuarantine(&q)
-	rec.Detail, rec.Body = q.colBlob(), q.colBlob()
-	return rec, q.close()
+	rec := scanQuarantine(q)
+	rec.Detail, rec.Body = q.ColBlob(), q.ColBlob()
+	return rec, q.Close()
 }
 
 // condition writes the WHERE clause of a filter and returns its arguments in
 // order. The texts form a small closed set: one bit per field. Where an index
 // leaves out rows without a value, the clause repeats its condition, since
-// SQLite must see that the index applies.
+// the planner must see that the index applies.
 func condition(f store.QuarantineFilter) (where string, args []string) {
 	fields := [...]struct{ clause, value string }{
 		{"event_id = ? AND event_id <> ''", f.ID},
@@ -103,43 +101,43 @@ func filterLimit(f store.QuarantineFilter) int64 {
 // List implements store.Quarantine.
 func (r quarantine) List(_ context.Context, f store.QuarantineFilter) ([]store.QuarantineRecord, error) {
 	where, args := condition(f)
-	q := r.query("SELECT " + quarantineColumns + " FROM quarantine" + where + " ORDER BY qid DESC LIMIT ?")
+	q := r.query("SELECT " + quarantineColumns + " FROM @quarantine" + where + " ORDER BY qid DESC LIMIT ?")
 	for _, a := range args {
-		q.text(a)
+		q.Text(a)
 	}
-	q.int(filterLimit(f))
+	q.Int(filterLimit(f))
 	var all []store.QuarantineRecord
-	for q.next() {
-		all = append(all, scanQuarantine(&q))
+	for q.Next() {
+		all = append(all, scanQuarantine(q))
 	}
-	return all, q.close()
+	return all, q.Close()
 }
 
 // Groups implements store.Quarantine.
 func (r quarantine) Groups(_ context.Context, f store.QuarantineFilter) ([]store.QuarantineGroup, error) {
 	where, args := condition(f)
 	q := r.query(`SELECT n.fingerprint, n.family, n.kind, n.reason, n.type, n.subscription, n.message, g.count, g.first, g.last, n.qid
-		FROM (SELECT count(*) AS count, min(created) AS first, max(created) AS last, max(qid) AS newest
-			FROM quarantine` + where + ` GROUP BY fingerprint ORDER BY count(*) DESC, max(qid) DESC LIMIT ?) AS g
-		JOIN quarantine AS n ON n.qid = g.newest ORDER BY g.count DESC, n.qid DESC`)
+		FROM (SELECT count(*) AS count, min(created) AS first, max(created) AS last, ` + r.dialect.NewestQID + ` AS newest
+			FROM @quarantine` + where + ` GROUP BY fingerprint ORDER BY count(*) DESC, ` + r.dialect.NewestQID + ` DESC LIMIT ?) AS g
+		JOIN @quarantine AS n ON n.qid = g.newest ORDER BY g.count DESC, n.qid DESC`)
 	for _, a := range args {
-		q.text(a)
+		q.Text(a)
 	}
-	q.int(filterLimit(f))
+	q.Int(filterLimit(f))
 	var all []store.QuarantineGroup
-	for q.next() {
+	for q.Next() {
 		all = append(all, store.QuarantineGroup{
-			Fingerprint: q.colText(), Family: q.colText(), Kind: store.QuarantineKind(q.colText()), Reason: q.colText(),
-			Type: q.colText(), Subscription: q.colText(), Message: q.colText(), Count: int(q.colInt()),
-			First: q.colTime(), Last: q.colTime(), Sample: q.colText(),
+			Fingerprint: q.ColText(), Family: q.ColText(), Kind: store.QuarantineKind(q.ColText()), Reason: q.ColText(),
+			Type: q.ColText(), Subscription: q.ColText(), Message: q.ColText(), Count: int(q.ColInt()),
+			First: q.colTime(), Last: q.colTime(), Sample: q.ColText(),
 		})
 	}
-	return all, q.close()
+	return all, q.Close()
 }
 
 // Count implements store.Quarantine.
 func (r quarantine) Count(_ context.Context, kind store.QuarantineKind, principal string, since time.Time) (int, error) {
-	sql := "SELECT count(*) FROM quarantine WHERE "
+	sql := "SELECT count(*) FROM @quarantine WHERE "
 	switch {
 	case principal == "" && kind == "":
 	case principal == "":
@@ -151,43 +149,40 @@ func (r quarantine) Count(_ context.Context, kind store.QuarantineKind, principa
 	}
 	q := r.query(sql + "created >= ?")
 	if kind != "" {
-		q.text(string(kind))
+		q.Text(string(kind))
 	}
 	if principal != "" {
-		q.text(principal)
+		q.Text(principal)
 	}
 	q.timeBound(since)
 	n := 0
-	if q.next() {
-		n = int(q.colInt())
+	if q.Next() {
+		n = int(q.ColInt())
 	}
-	return n, q.close()
+	return n, q.Close()
 }
 
 // Expire implements store.Quarantine.
 func (r quarantine) Expire(_ context.Context, now time.Time, limit int) (int, error) {
-	q := r.query(`DELETE FROM quarantine WHERE id IN
-		(SELECT id FROM quarantine WHERE expires > ? AND expires < ? ORDER BY expires LIMIT ?)`)
+	q := r.query(`DELETE FROM @quarantine WHERE qid IN
+		(SELECT qid FROM @quarantine WHERE expires > ? AND expires < ? ORDER BY expires LIMIT ?)`)
 	q.timeBound(time.Time{}) // a record without an end is kept
 	q.timeBound(now)
-	q.int(int64(max(limit, 0)))
-	if err := q.run(); err != nil {
-		return 0, err
-	}
-	return r.changes(), nil
+	q.Int(int64(max(limit, 0)))
+	return q.Change()
 }
 
 // AddOverflow implements store.Quarantine.
 func (r quarantine) AddOverflow(_ context.Context, rows []store.QuarantineOverflow) error {
 	for _, row := range rows {
-		q := r.query(`INSERT INTO quarantine_overflow (principal, reason, type, count, last) VALUES (?, ?, ?, ?, ?)
-			ON CONFLICT (principal, reason, type) DO UPDATE SET count = count + excluded.count, last = max(last, excluded.last)`)
-		q.text(row.Principal)
-		q.text(row.Reason)
-		q.text(row.Type)
+		q := r.query(`INSERT INTO @quarantine_overflow AS o (principal, reason, type, count, last) VALUES (?, ?, ?, ?, ?)
+			ON CONFLICT (principal, reason, type) DO UPDATE SET count = o.count + excluded.count, last = CASE WHEN excluded.last > o.last THEN excluded.last ELSE o.last END`)
+		q.Text(row.Principal)
+		q.Text(row.Reason)
+		q.Text(row.Type)
 		q.uint(row.Count)
 		q.time(row.Last)
-		if err := q.run(); err != nil {
+		if err := q.Run(); err != nil {
 			return err
 		}
 	}
@@ -196,12 +191,12 @@ func (r quarantine) AddOverflow(_ context.Context, rows []store.QuarantineOverfl
 
 // Overflow implements store.Quarantine.
 func (r quarantine) Overflow(context.Context) ([]store.QuarantineOverflow, error) {
-	q := r.query("SELECT principal, reason, type, count, last FROM quarantine_overflow ORDER BY principal, reason, type")
+	q := r.query("SELECT principal, reason, type, count, last FROM @quarantine_overflow ORDER BY principal, reason, type")
 	var all []store.QuarantineOverflow
-	for q.next() {
+	for q.Next() {
 		all = append(all, store.QuarantineOverflow{
-			Principal: q.colText(), Reason: q.colText(), Type: q.colText(), Count: q.colUint(), Last: q.colTime(),
+			Principal: q.ColText(), Reason: q.ColText(), Type: q.ColText(), Count: q.colUint(), Last: q.colTime(),
 		})
 	}
-	return all, q.close()
+	return all, q.Close()
 }

@@ -1,4 +1,4 @@
-package pgstore
+package sqlstore
 
 import (
 	"context"
@@ -9,13 +9,13 @@ import (
 
 const exceptionColumns = `subscription, stream, partition, "offset", source, id, type, key, state, attempts, due, first, in_progress, history`
 
-func scanException(q *query) store.Exception {
+func scanException(q query) store.Exception {
 	return store.Exception{
-		Subscription: q.colText(), Stream: q.colText(),
-		Position: headgate.Position{Partition: uint32(q.colInt()), Offset: q.colUint()},
-		Source:   q.colText(), ID: q.colText(), Type: q.colText(), Key: q.colText(),
-		State: store.ExceptionState(q.colText()), Attempts: int(q.colInt()), Due: q.colTime(), First: q.colTime(),
-		InProgress: q.colBool(), History: q.colBlob(),
+		Subscription: q.ColText(), Stream: q.ColText(),
+		Position: headgate.Position{Partition: uint32(q.ColInt()), Offset: q.colUint()},
+		Source:   q.ColText(), ID: q.ColText(), Type: q.ColText(), Key: q.ColText(),
+		State: store.ExceptionState(q.ColText()), Attempts: int(q.ColInt()), Due: q.colTime(), First: q.colTime(),
+		InProgress: q.ColBool(), History: q.ColBlob(),
 	}
 }
 
@@ -34,31 +34,31 @@ func (r deliveries) putException(e *store.Exception) error {
 		ON CONFLICT (subscription, stream, partition, "offset") DO UPDATE SET source = excluded.source, id = excluded.id,
 		type = excluded.type, key = excluded.key, state = excluded.state, attempts = excluded.attempts, due = excluded.due,
 		first = excluded.first, in_progress = excluded.in_progress, history = excluded.history`)
-	q.text(e.Subscription)
-	q.text(e.Stream)
-	q.int(int64(e.Position.Partition))
+	q.Text(e.Subscription)
+	q.Text(e.Stream)
+	q.Int(int64(e.Position.Partition))
 	q.uint(e.Position.Offset)
-	q.text(e.Source)
-	q.text(e.ID)
-	q.text(e.Type)
-	q.text(e.Key)
-	q.text(string(e.State))
-	q.int(int64(e.Attempts))
+	q.Text(e.Source)
+	q.Text(e.ID)
+	q.Text(e.Type)
+	q.Text(e.Key)
+	q.Text(string(e.State))
+	q.Int(int64(e.Attempts))
 	q.time(e.Due)
 	q.time(e.First)
-	q.bool(e.InProgress)
-	q.blob(e.History)
-	return q.run()
+	q.Bool(e.InProgress)
+	q.Blob(e.History)
+	return q.Run()
 }
 
 // DeleteException implements store.Deliveries.
 func (r deliveries) DeleteException(_ context.Context, subscription, stream string, pos headgate.Position) error {
 	q := r.query(`DELETE FROM @exceptions WHERE subscription = ? AND stream = ? AND partition = ? AND "offset" = ?`)
-	q.text(subscription)
-	q.text(stream)
-	q.int(int64(pos.Partition))
+	q.Text(subscription)
+	q.Text(stream)
+	q.Int(int64(pos.Partition))
 	q.uint(pos.Offset)
-	return q.run()
+	return q.Run()
 }
 
 // Exceptions implements store.Deliveries.
@@ -66,31 +66,31 @@ func (r deliveries) Exceptions(_ context.Context, subscription, afterStream stri
 	q := r.query("SELECT " + exceptionColumns + ` FROM @exceptions
 		WHERE subscription = ? AND (stream, partition, "offset") > (?, ?, ?)
 		ORDER BY stream, partition, "offset" LIMIT ?`)
-	q.text(subscription)
-	q.text(afterStream)
-	q.int(int64(after.Partition))
+	q.Text(subscription)
+	q.Text(afterStream)
+	q.Int(int64(after.Partition))
 	q.bound(after.Offset)
-	q.int(int64(max(limit, 0)))
+	q.Int(int64(max(limit, 0)))
 	var all []store.Exception
-	for q.next() {
-		all = append(all, scanException(&q))
+	for q.Next() {
+		all = append(all, scanException(q))
 	}
-	return all, q.close()
+	return all, q.Close()
 }
 
 // Exception implements store.Deliveries.
 func (r deliveries) Exception(_ context.Context, subscription, stream string, pos headgate.Position) (store.Exception, error) {
 	q := r.query("SELECT " + exceptionColumns + ` FROM @exceptions WHERE subscription = ? AND stream = ? AND partition = ? AND "offset" = ?`)
-	q.text(subscription)
-	q.text(stream)
-	q.int(int64(pos.Partition))
+	q.Text(subscription)
+	q.Text(stream)
+	q.Int(int64(pos.Partition))
 	q.uint(pos.Offset)
-	if !q.next() {
-		if err := q.close(); err != nil {
+	if !q.Next() {
+		if err := q.Close(); err != nil {
 			return store.Exception{}, err
 		}
-		return store.Exception{}, notFound("exception", clip(subscription)+" "+clip(stream)+"/"+pos.String())
+		return store.Exception{}, notFound("exception", Clip(subscription)+" "+Clip(stream)+"/"+pos.String())
 	}
-	e := scanException(&q)
-	return e, q.close()
+	e := scanException(q)
+	return e, q.Close()
 }

@@ -1,4 +1,4 @@
-package pgstore
+package sqlstore
 
 import (
 	"context"
@@ -61,17 +61,17 @@ func (r gas) Raise(_ context.Context, root string, total, granted, add int, now 
 func (r gas) Prune(_ context.Context, before time.Time, limit int) (int, error) {
 	q := r.query("DELETE FROM @gas WHERE root IN (SELECT root FROM @gas WHERE updated < ? ORDER BY updated LIMIT ?)")
 	q.timeBound(before)
-	q.int(int64(max(limit, 0)))
-	return q.change()
+	q.Int(int64(max(limit, 0)))
+	return q.Change()
 }
 
 func (r gas) find(root string) (a store.GasAccount, found bool, err error) {
 	q := r.query("SELECT root, total, debited, updated FROM @gas WHERE root = ?")
-	q.text(root)
-	if found = q.next(); found {
-		a = store.GasAccount{Root: q.colText(), Total: int(q.colInt()), Debited: int(q.colInt()), Updated: q.colTime()}
+	q.Text(root)
+	if found = q.Next(); found {
+		a = store.GasAccount{Root: q.ColText(), Total: int(q.ColInt()), Debited: int(q.ColInt()), Updated: q.colTime()}
 	}
-	return a, found, q.close()
+	return a, found, q.Close()
 }
 
 // account returns the root's account, or what it would be when opened.
@@ -89,11 +89,11 @@ func (r gas) account(root string, total, granted int, now time.Time) (a store.Ga
 func (r gas) save(a store.GasAccount, now time.Time) error {
 	q := r.query(`INSERT INTO @gas (root, total, debited, updated) VALUES (?, ?, ?, ?)
 		ON CONFLICT (root) DO UPDATE SET total = excluded.total, debited = excluded.debited, updated = excluded.updated`)
-	q.text(a.Root)
-	q.int(int64(a.Total))
-	q.int(int64(a.Debited))
+	q.Text(a.Root)
+	q.Int(int64(a.Total))
+	q.Int(int64(a.Debited))
 	q.time(later(a.Updated, now))
-	return q.run()
+	return q.Run()
 }
 
 // later keeps the mark from going back with the clock: an account that looks

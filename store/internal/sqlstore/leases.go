@@ -1,4 +1,4 @@
-package sqlitestore
+package sqlstore
 
 import (
 	"context"
@@ -10,29 +10,29 @@ import (
 
 const leaseColumns = "resource, epoch, nonce, holder, worker, request, audience, ttl, closing, acquired, expires, until, changed"
 
-func scanLease(q *query) store.Lease {
+func scanLease(q query) store.Lease {
 	return store.Lease{
-		Resource: q.colText(), Epoch: q.colInt(), Nonce: q.colBlob(), Holder: q.colText(), Worker: q.colText(), Request: q.colText(),
-		Audience: colList[string](q), TTL: time.Duration(q.colInt()), Closing: q.colBool(),
+		Resource: q.ColText(), Epoch: q.ColInt(), Nonce: q.ColBlob(), Holder: q.ColText(), Worker: q.ColText(), Request: q.ColText(),
+		Audience: colList[string](q), TTL: time.Duration(q.ColInt()), Closing: q.ColBool(),
 		Acquired: q.colTime(), Expires: q.colTime(), Until: q.colTime(), Changed: q.colTime(),
 	}
 }
 
 // Now implements store.Leases.
-func (r leases) Now(context.Context) (time.Time, error) { return r.conn.clock.read(), nil }
+func (r leases) Now(context.Context) (time.Time, error) { return r.session.Now() }
 
 // Get implements store.Leases.
 func (r leases) Get(_ context.Context, resource string) (store.Lease, error) {
-	q := r.query("SELECT " + leaseColumns + " FROM leases WHERE resource = ?")
-	q.text(resource)
-	if !q.next() {
-		if err := q.close(); err != nil {
+	q := r.query("SELECT " + leaseColumns + " FROM @leases WHERE resource = ?" + r.dialect.LeaseLock)
+	q.Text(resource)
+	if !q.Next() {
+		if err := q.Close(); err != nil {
 			return store.Lease{}, err
 		}
 		return store.Lease{}, notFound("lease on", resource)
 	}
-	l := scanLease(&q)
-	return l, q.close()
+	l := scanLease(q)
+	return l, q.Close()
 }
 
 // List implements store.Leases.
@@ -40,7 +40,7 @@ func (r leases) List(_ context.Context, f store.LeaseFilter) ([]store.Lease, err
 	// Every prefix has a successor but those of 0xff alone, which no UTF-8
 	// text starts with.
 	end, bounded := successor(f.Prefix)
-	sql := "SELECT " + leaseColumns + " FROM leases WHERE resource > ? AND resource >= ?"
+	sql := "SELECT " + leaseColumns + " FROM @leases WHERE resource > ? AND resource >= ?"
 	if bounded {
 		sql += " AND resource < ?"
 	}
@@ -48,17 +48,17 @@ func (r leases) List(_ context.Context, f store.LeaseFilter) ([]store.Lease, err
 		sql += " AND holder <> ''"
 	}
 	q := r.query(sql + " ORDER BY resource LIMIT ?")
-	q.text(f.After)
-	q.text(f.Prefix)
+	q.Text(f.After)
+	q.Text(f.Prefix)
 	if bounded {
-		q.text(end)
+		q.Text(end)
 	}
-	q.int(int64(leaseLimit(f.Limit)))
+	q.Int(int64(leaseLimit(f.Limit)))
 	var all []store.Lease
-	for q.next() {
-		all = append(all, scanLease(&q))
+	for q.Next() {
+		all = append(all, scanLease(q))
 	}
-	return all, q.close()
+	return all, q.Close()
 }
 
 func leaseLimit(n int) int {
@@ -70,28 +70,29 @@ func leaseLimit(n int) int {
 
 // Grant implements store.Leases.
 func (r leases) Grant(_ context.Context, l store.Lease) error {
-	q := r.query("INSERT INTO leases (" + leaseColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	q := r.query("INSERT INTO @leases AS l (" + leaseColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (resource) DO UPDATE SET epoch = excluded.epoch, nonce = excluded.nonce, holder = excluded.holder,
 		worker = excluded.worker, request = excluded.request, audience = excluded.audience, ttl = excluded.ttl,
 		closing = excluded.closing, acquired = excluded.acquired, expires = excluded.expires, until = excluded.until,
-		changed = excluded.changed WHERE excluded.epoch > leases.epoch`)
-	q.text(l.Resource)
-	q.int(l.Epoch)
-	q.blob(l.Nonce)
-	q.text(l.Holder)
-	q.text(l.Worker)
-	q.text(l.Request)
-	list(&q, l.Audience)
-	q.int(int64(l.TTL))
-	q.bool(l.Closing)
+		changed = excluded.changed WHERE excluded.epoch > l.epoch`)
+	q.Text(l.Resource)
+	q.Int(l.Epoch)
+	q.Blob(l.Nonce)
+	q.Text(l.Holder)
+	q.Text(l.Worker)
+	q.Text(l.Request)
+	list(q, l.Audience)
+	q.Int(int64(l.TTL))
+	q.Bool(l.Closing)
 	q.time(l.Acquired)
 	q.time(l.Expires)
 	q.time(l.Until)
 	q.time(l.Changed)
-	if err := q.run(); err != nil {
+	n, err := q.Change()
+	if err != nil {
 		return err
 	}
-	if r.changes() == 0 {
+	if n == 0 {
 		return headgate.NewError(headgate.CodeConflict, "the lease has an epoch of %d or above", l.Epoch)
 	}
 	return nil
@@ -99,16 +100,17 @@ func (r leases) Grant(_ context.Context, l store.Lease) error {
 
 // Touch implements store.Leases.
 func (r leases) Touch(_ context.Context, resource string, epoch int64, expires, changed time.Time, closing bool) error {
-	q := r.query("UPDATE leases SET expires = ?, changed = ?, closing = ? WHERE resource = ? AND epoch = ?")
+	q := r.query("UPDATE @leases SET expires = ?, changed = ?, closing = ? WHERE resource = ? AND epoch = ?")
 	q.time(expires)
 	q.time(changed)
-	q.bool(closing)
-	q.text(resource)
-	q.int(epoch)
-	if err := q.run(); err != nil {
+	q.Bool(closing)
+	q.Text(resource)
+	q.Int(epoch)
+	n, err := q.Change()
+	if err != nil {
 		return err
 	}
-	if r.changes() == 0 {
+	if n == 0 {
 		return headgate.NewError(headgate.CodeConflict, "the lease has another epoch than %d", epoch)
 	}
 	return nil

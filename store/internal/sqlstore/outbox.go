@@ -1,4 +1,4 @@
-package sqlitestore
+package sqlstore
 
 import (
 	"context"
@@ -10,27 +10,29 @@ import (
 // Append implements store.Outbox.
 func (r outbox) Append(_ context.Context, rows []store.OutboxRow) error {
 	for i := range rows {
-		q := r.query("INSERT INTO outbox (stream, event) VALUES (?, ?)")
-		q.text(rows[i].Stream)
-		q.blob(rows[i].Event)
-		if err := q.run(); err != nil {
+		q := r.query("INSERT INTO @outbox (stream, event) VALUES (?, ?) RETURNING seq")
+		q.Text(rows[i].Stream)
+		q.Blob(rows[i].Event)
+		if q.Next() {
+			rows[i].Seq = q.ColInt()
+		}
+		if err := q.Close(); err != nil {
 			return err
 		}
-		rows[i].Seq = r.conn.db.LastInsertRowID()
 	}
 	return nil
 }
 
 // Pending implements store.Outbox.
 func (r outbox) Pending(_ context.Context, after int64, limit int) ([]store.OutboxRow, error) {
-	q := r.query("SELECT seq, stream, event FROM outbox WHERE seq > ? ORDER BY seq LIMIT ?")
-	q.int(after)
-	q.int(int64(max(limit, 0)))
+	q := r.query("SELECT seq, stream, event FROM @outbox WHERE seq > ? ORDER BY seq LIMIT ?")
+	q.Int(after)
+	q.Int(int64(max(limit, 0)))
 	var all []store.OutboxRow
-	for q.next() {
-		all = append(all, store.OutboxRow{Seq: q.colInt(), Stream: q.colText(), Event: q.colBlob()})
+	for q.Next() {
+		all = append(all, store.OutboxRow{Seq: q.ColInt(), Stream: q.ColText(), Event: q.ColBlob()})
 	}
-	return all, q.close()
+	return all, q.Close()
 }
 
 // Delete implements store.Outbox. Rows are published in order, so that what is
@@ -42,10 +44,10 @@ func (r outbox) Delete(_ context.Context, seqs []int64) error {
 		for n < len(sorted) && sorted[n]-sorted[n-1] <= 1 {
 			n++
 		}
-		q := r.query("DELETE FROM outbox WHERE seq BETWEEN ? AND ?")
-		q.int(sorted[0])
-		q.int(sorted[n-1])
-		if err := q.run(); err != nil {
+		q := r.query("DELETE FROM @outbox WHERE seq BETWEEN ? AND ?")
+		q.Int(sorted[0])
+		q.Int(sorted[n-1])
+		if err := q.Run(); err != nil {
 			return err
 		}
 		sorted = sorted[n:]
@@ -55,10 +57,10 @@ func (r outbox) Delete(_ context.Context, seqs []int64) error {
 
 // Count implements store.Outbox.
 func (r outbox) Count(context.Context) (int, error) {
-	q := r.query("SELECT count(*) FROM outbox")
+	q := r.query("SELECT count(*) FROM @outbox")
 	n := 0
-	if q.next() {
-		n = int(q.colInt())
+	if q.Next() {
+		n = int(q.ColInt())
 	}
-	return n, q.close()
+	return n, q.Close()
 }

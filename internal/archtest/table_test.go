@@ -42,7 +42,7 @@ var table = []rule{
 	{pkg: "store/pgstore", role: "driver: PostgreSQL", imports: []string{"store", "store/internal/sqlstore"}, vendors: []string{"github.com/jackc/pgx/v5"}},
 
 	{pkg: "topology", role: "declared streams and types", imports: []string{"broker", "internal/condition"}},
-	{pkg: "contract", role: "compiled contracts", imports: []string{"internal/jsontext"}, vendors: []string{"github.com/santhosh-tekuri/jsonschema/v6"}},
+	{pkg: "contract", role: "compiled contracts", imports: []string{"internal/jsontext"}, vendors: []string{"github.com/santhosh-tekuri/jsonschema/v6", "github.com/twmb/avro"}},
 	{pkg: "registry", role: "subjects and versions of contracts", imports: []string{"contract", "registry/compat", "store", "internal/jsontext"}, vendors: []string{"github.com/google/uuid"}},
 	{pkg: "registry/compat", role: "whether two versions of a schema can live side by side", vendors: []string{"github.com/twmb/avro"}},
 	{pkg: "registry/confluent", role: "HTTP: the face for clients of a Confluent registry", imports: []string{"api", "gateway", "principal", "registry", "registry/compat", "internal/jsontext"}},

@@ -117,7 +117,7 @@ BEGIN
   INSERT INTO headgate_outbox_rows (id, type, source, subject, key, attributes, cause, data) VALUES (
     coalesce(nullif(NEW.id, ''), {{new_id}}),
     NEW.type, nullif(NEW.source, ''), nullif(NEW.subject, ''), nullif(NEW.key, ''), NEW.attributes,
-    coalesce(nullif(NEW.cause, ''), (SELECT token FROM headgate_outbox_mark)), NEW.data);
+    coalesce(nullif(NEW.cause, ''), (SELECT token FROM headgate_outbox_mark)), CAST(NEW.data AS BLOB));
 END;
 
 -- Watched tables, with the columns that their triggers know.

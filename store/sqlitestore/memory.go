@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/headgate/headgate/internal/filelock"
 )
 
 const (
@@ -39,7 +41,7 @@ func removeLeftovers(temp string, now time.Time) {
 		if err != nil {
 			continue
 		}
-		if held, err := lockFile(lock); err == nil && held {
+		if held, err := filelock.Try(lock); err == nil && held {
 			_ = os.RemoveAll(dir)
 		}
 		_ = lock.Close()

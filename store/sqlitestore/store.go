@@ -15,6 +15,7 @@ import (
 	sqlite3 "github.com/ncruces/go-sqlite3"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/filelock"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/internal/sqlstore"
 )
@@ -169,7 +170,7 @@ func (s *Store) place() error {
 		return err
 	}
 	s.lock = lock
-	held, err := lockFile(lock)
+	held, err := filelock.Try(lock)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
 //go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
 
-package sqlitestore
+package filelock
 
 import (
 	"errors"
@@ -9,8 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile takes an exclusive lock that ends with the process at the latest.
-func lockFile(f *os.File) (held bool, err error) {
+// Try takes an exclusive lock on a file, which ends when the file is closed or
+// the process ends. It does not wait: held is false when another open file has
+// it, also one of this process.
+func Try(f *os.File) (held bool, err error) {
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return false, nil

@@ -20,6 +20,7 @@ var table = []rule{
 	{pkg: "internal/condition", role: "CEL over one event", imports: []string{"internal/jsontext"}, vendors: []string{"cel.dev/cel-go", "google.golang.org/protobuf"}},
 	{pkg: "internal/outside", role: "finds outside test data"},
 	{pkg: "internal/powerloss", role: "write-ordering harness", vendors: []string{"golang.org/x/sys"}},
+	{pkg: "internal/filelock", role: "locks that end with the process", vendors: []string{"golang.org/x/sys"}},
 	{pkg: "internal/archtest", role: "the architecture as a test"},
 	{pkg: "internal/gendocs", role: "generates reference pages", imports: []string{"*"}},
 	{pkg: "internal/buildinfo", role: "version of this build"},
@@ -38,7 +39,7 @@ var table = []rule{
 	{pkg: "store", role: "port: control state"},
 	{pkg: "store/storetest", role: "conformance suite of store drivers", imports: []string{"store"}, vendors: []string{"pgregory.net/rapid"}},
 	{pkg: "store/internal/sqlstore", role: "what the SQL drivers share: roles, queue, migrations", imports: []string{"store"}},
-	{pkg: "store/sqlitestore", role: "driver: SQLite", imports: []string{"store", "store/internal/sqlstore"}, vendors: []string{"github.com/ncruces/go-sqlite3", "golang.org/x/sys"}},
+	{pkg: "store/sqlitestore", role: "driver: SQLite", imports: []string{"store", "store/internal/sqlstore", "internal/filelock"}, vendors: []string{"github.com/ncruces/go-sqlite3"}},
 	{pkg: "store/pgstore", role: "driver: PostgreSQL", imports: []string{"store", "store/internal/sqlstore"}, vendors: []string{"github.com/jackc/pgx/v5"}},
 
 	{pkg: "topology", role: "declared streams and types", imports: []string{"broker", "internal/condition"}},
@@ -66,7 +67,7 @@ var table = []rule{
 	{pkg: "outbox/outboxsqlite", role: "outbox for SQLite transactions", imports: []string{"outbox"}},
 	{pkg: "outbox/outboxcheck", role: "contracts in the writer's process", imports: []string{"api", "contract"}},
 	{pkg: "relay", role: "database log → perimeter", imports: []string{"perimeter", "quarantine"}},
-	{pkg: "relay/sqliterelay", role: "driver: outboxes in SQLite databases", imports: []string{"relay"}, vendors: []string{"golang.org/x/sys"}},
+	{pkg: "relay/sqliterelay", role: "driver: outboxes in SQLite databases", imports: []string{"relay", "internal/filelock"}},
 	{pkg: "relay/pgrelay", role: "driver: the log of PostgreSQL", imports: []string{"relay"}, vendors: []string{"github.com/jackc/pgx/v5", "github.com/jackc/pglogrepl"}},
 
 	{pkg: "api", role: "JSON shapes of the HTTP API"},

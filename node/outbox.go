@@ -31,6 +31,7 @@ func (n *Node) openOutbox(_ context.Context, opts Options) error {
 		}
 		r, err := relay.New(relay.Config{
 			Name: o.Name, Source: src, Admit: n.Perimeter, Keep: n.Quarantine, Principal: n.writer(o), KeyOf: n.keyOf, Log: n.log,
+			Broker: n.Broker, Streams: n.streams(),
 		})
 		if err != nil {
 			return err
@@ -38,6 +39,15 @@ func (n *Node) openOutbox(_ context.Context, opts Options) error {
 		n.Relays = append(n.Relays, r)
 	}
 	return nil
+}
+
+// streams are the names of all streams.
+func (n *Node) streams() []string {
+	var names []string
+	for _, s := range n.Topology.Streams() {
+		names = append(names, s.Name)
+	}
+	return names
 }
 
 // writer returns who a database role writes as.

@@ -36,6 +36,8 @@ type item struct {
 	entry uint64
 	size  int
 	read  time.Time
+	// unsure is set once the broker may have stored the row without saying so.
+	unsure bool
 }
 
 // dispatch puts a row into its lane. Rows without a key have no order: they go
@@ -133,19 +135,23 @@ func together(a, b *Row) bool {
 
 // drop removes what is done of a group: all of it but what is left.
 func (l *lane) drop(group, left []item) {
-	done := make(map[*Row]struct{}, len(group))
+	done := make(map[*Row]*item, len(group))
 	for i := range group {
-		done[group[i].row] = struct{}{}
+		done[group[i].row] = nil
 	}
 	for i := range left {
-		delete(done, left[i].row)
+		done[left[i].row] = &left[i]
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	kept := l.queue[:0]
 	for i := range l.queue {
-		if _, ok := done[l.queue[i].row]; !ok {
+		again, ours := done[l.queue[i].row]
+		switch {
+		case !ours:
 			kept = append(kept, l.queue[i])
+		case again != nil:
+			kept = append(kept, *again)
 		}
 	}
 	clear(l.queue[len(kept):])
@@ -164,7 +170,11 @@ func (n *run) submit(ctx context.Context, group []item) (left []item, wait time.
 		return n.refuseAll(ctx, group, err)
 	}
 	n.r.cfg.Fault("before publish")
-	results := n.r.cfg.Admit.Admit(ctx, submission(who, group))
+	results, err := n.admit(ctx, who, group)
+	if err != nil {
+		n.logBlocked(ctx, err)
+		return group, 0
+	}
 	n.r.cfg.Fault("after publish")
 	var done, refused []int
 	for i := range results {
@@ -176,7 +186,9 @@ func (n *run) submit(ctx context.Context, group []item) (left []item, wait time.
 		case e == nil:
 			done = append(done, i)
 		case e.Info().Retry == headgate.RetryLater:
-			left = append(left, group[i])
+			it := group[i]
+			it.unsure = it.unsure || e.Info().Outcome == headgate.Unknown
+			left = append(left, it)
 			if wait == 0 {
 				wait = e.RetryAfter
 			}
@@ -195,6 +207,33 @@ func (n *run) submit(ctx context.Context, group []item) (left []item, wait time.
 	}
 	n.settle(group, results, done, refused)
 	return left, wait
+}
+
+// admit submits a group, but for what the streams hold already.
+func (n *run) admit(ctx context.Context, who *headgate.Principal, group []item) ([]perimeter.Result, error) {
+	found, err := n.past.find(ctx, who.Name, group)
+	if err != nil {
+		return nil, err
+	}
+	if found == nil {
+		return n.r.cfg.Admit.Admit(ctx, submission(who, group)), nil
+	}
+	results := make([]perimeter.Result, len(group))
+	var open []item
+	var index []int
+	for i := range group {
+		if found[i] != nil {
+			results[i] = *found[i]
+			continue
+		}
+		open, index = append(open, group[i]), append(index, i)
+	}
+	if len(open) > 0 {
+		for k, res := range n.r.cfg.Admit.Admit(ctx, submission(who, open)) {
+			results[index[k]] = res
+		}
+	}
+	return results, nil
 }
 
 func submission(who *headgate.Principal, group []item) perimeter.Submission {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/broker"
 	"github.com/headgate/headgate/perimeter"
 	"github.com/headgate/headgate/quarantine"
 )
@@ -40,6 +41,11 @@ type Config struct {
 	// KeyOf returns the ordering key of an event that names none, as the type's
 	// key expression yields it; "" when there is none. May be nil.
 	KeyOf func(*headgate.Event) string
+	// Broker and Streams are where the events of this outbox lie. Rows that may
+	// have been submitted before, longer ago than the broker remembers ids, are
+	// looked for there. Without a broker such a row is stored twice.
+	Broker  broker.Broker
+	Streams []string
 	// Lanes is how many submissions run at the same time; default 32.
 	Lanes int
 	// InFlight and InFlightBytes bound what was read and is not done; default

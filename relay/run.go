@@ -16,6 +16,7 @@ type run struct {
 	seed   maphash.Seed
 	lanes  []lane
 	work   sync.WaitGroup // lane workers
+	past   *past
 
 	mu      sync.Mutex
 	tracker tracker
@@ -27,6 +28,7 @@ func newRun(r *Relay, src Session) *run {
 	return &run{
 		r: r, src: src, budget: newBudget(r.cfg.InFlight, r.cfg.InFlightBytes), seed: maphash.MakeSeed(),
 		lanes: make([]lane, r.cfg.Lanes), tracker: tracker{horizon: r.cfg.Horizon}, moved: make(chan struct{}, 1),
+		past: newPast(&r.cfg),
 	}
 }
 
@@ -162,6 +164,7 @@ func (n *run) inTransaction() bool {
 func (n *run) take(lanes context.Context, c *Change) error {
 	if c.Kind == Insert {
 		it := item{row: c.Row, size: c.Row.size(), read: n.r.cfg.Now()}
+		n.past.saw(c.Row)
 		if err := n.budget.take(lanes, it.size); err != nil {
 			return err
 		}
@@ -199,7 +202,11 @@ func (n *run) confirm(ctx context.Context) {
 	for {
 		n.mu.Lock()
 		pos, mark, wait := n.tracker.advance(n.r.cfg.Now())
+		empty := n.tracker.empty()
 		n.mu.Unlock()
+		if empty {
+			n.past.forget()
+		}
 		if pos > told {
 			n.r.cfg.Fault("before confirm")
 			n.src.Confirm(pos)

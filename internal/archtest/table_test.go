@@ -66,7 +66,7 @@ var table = []rule{
 	{pkg: "outbox/outboxsql", role: "outbox for database/sql transactions", imports: []string{"outbox"}},
 	{pkg: "outbox/outboxsqlite", role: "outbox for SQLite transactions", imports: []string{"outbox"}},
 	{pkg: "outbox/outboxcheck", role: "contracts in the writer's process", imports: []string{"api", "contract"}},
-	{pkg: "relay", role: "database log → perimeter", imports: []string{"perimeter", "quarantine"}},
+	{pkg: "relay", role: "database log → perimeter", imports: []string{"broker", "perimeter", "quarantine"}},
 	{pkg: "relay/sqliterelay", role: "driver: outboxes in SQLite databases", imports: []string{"relay", "internal/filelock"}},
 	{pkg: "relay/pgrelay", role: "driver: the log of PostgreSQL", imports: []string{"relay"}, vendors: []string{"github.com/jackc/pgx/v5", "github.com/jackc/pglogrepl"}},
 

@@ -29,8 +29,8 @@ func (x *session) beats(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if x.flowing.Load() && !x.waiting.Load() && x.elapsed()-x.beatAt.Load() > int64(3*x.cfg.Beat+5*time.Second) {
-			return errors.New("pgrelay: heartbeats do not come back through the log")
+		if x.flowing.Load() && !x.waiting.Load() && x.elapsed()-x.movedAt.Load() > int64(3*x.cfg.Beat+5*time.Second) {
+			return errors.New("pgrelay: heartbeats do not come back: the log stands still")
 		}
 	}
 }

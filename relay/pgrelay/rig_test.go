@@ -167,7 +167,10 @@ type running struct {
 func (r *rig) run(change func(*relay.Config)) *running {
 	r.t.Helper()
 	x := &running{more: make(chan struct{}, 1)}
-	cfg := relay.Config{Name: "orders", Source: r.source(), Admit: r.door, Keep: r.quarantine, Principal: r.principal, Log: r.log(), Done: x.done}
+	cfg := relay.Config{
+		Name: "orders", Source: r.source(), Admit: r.door, Keep: r.quarantine, Principal: r.principal, Log: r.log(), Done: x.done,
+		Broker: r.broker, Streams: []string{topology.DefaultStream},
+	}
 	if change != nil {
 		change(&cfg)
 	}

@@ -41,7 +41,7 @@ type session struct {
 	nudge   chan struct{} // tell now
 	base    time.Time     // what elapsed counts from
 	renewed atomic.Int64  // elapsed when the epoch was renewed
-	beatAt  atomic.Int64  // elapsed when the last heartbeat came back, or none was owed
+	movedAt atomic.Int64  // elapsed when the log last moved on, or nothing was owed
 	flowing atomic.Bool   // the stream runs
 
 	statusEvery time.Duration
@@ -55,11 +55,15 @@ type session struct {
 // process that was stopped, or a clock that was set back, must not extend it.
 func (x *session) elapsed() int64 { return int64(x.cfg.Now().Sub(x.base)) }
 
+// moved notes that the log goes on. Between two heartbeats it does, however
+// long a transaction is that stands before the second.
+func (x *session) moved() { x.movedAt.Store(x.elapsed()) }
+
 // begin starts what runs beside Receive.
 func (x *session) begin(ctx context.Context) {
 	x.ctx, x.fail = context.WithCancelCause(context.WithoutCancel(ctx))
 	x.proven = make(chan relay.Mark, 1)
-	x.beatAt.Store(x.elapsed())
+	x.moved()
 	x.work.Go(func() { x.end(x.read(x.ctx)) })
 	x.work.Go(func() { x.end(x.beats(x.ctx)) })
 }
@@ -97,7 +101,10 @@ func (x *session) push(ctx context.Context, c relay.Change) error {
 	default:
 	}
 	x.waiting.Store(true)
-	defer x.waiting.Store(false)
+	defer func() {
+		x.moved() // the log was not at fault
+		x.waiting.Store(false)
+	}()
 	select {
 	case x.changes <- c:
 		return nil

@@ -38,7 +38,7 @@ func (x *session) read(ctx context.Context) error {
 	if err != nil {
 		return sqlError("starting the stream", err)
 	}
-	x.beatAt.Store(x.elapsed())
+	x.moved()
 	x.flowing.Store(true)
 	x.work.Go(func() { x.end(x.statuses(ctx)) })
 	d := decoder{relations: map[uint32]*pglogrepl.RelationMessage{}}
@@ -76,7 +76,10 @@ func (x *session) take(ctx context.Context, d *decoder, data []byte) error {
 		if err != nil {
 			return err
 		}
-		x.seen.Store(max(x.seen.Load(), uint64(k.ServerWALEnd)))
+		if uint64(k.ServerWALEnd) > x.seen.Load() {
+			x.seen.Store(uint64(k.ServerWALEnd))
+			x.moved()
+		}
 		if k.ReplyRequested {
 			x.tell()
 		}
@@ -90,6 +93,7 @@ func (x *session) take(ctx context.Context, d *decoder, data []byte) error {
 			return err
 		}
 		x.seen.Store(max(x.seen.Load(), uint64(w.ServerWALEnd)))
+		x.moved()
 		c, err := d.decode(w.WALData)
 		if err != nil || c.Kind == 0 {
 			return err
@@ -118,7 +122,6 @@ func (x *session) ours(m *relay.Mark) bool {
 	if json.Unmarshal([]byte(m.Text), &b) != nil || b.Slot != x.slot {
 		return false
 	}
-	x.beatAt.Store(x.elapsed())
 	*m = relay.Mark{Number: b.Beat, Text: b.Snapshot}
 	return true
 }

@@ -89,7 +89,7 @@ func appendDelivery(b []byte, d *router.Delivery) ([]byte, error) {
 		Deadline time.Time `json:"deadline"`
 
 		Lease *api.DeliveryLease `json:"lease,omitempty"`
-	}{d.Stream, d.Position.String(), d.Claim, d.Cause, d.Attempt, d.Deadline, held})
+	}{d.Stream, d.Position.String(), d.Claim, d.Cause(), d.Attempt, d.Deadline, held})
 	if err != nil {
 		return nil, err
 	}

@@ -20,8 +20,10 @@ type claim struct {
 	busy  bool
 	ended bool
 	idle  chan struct{}
-	heap  int
 	held  *heldLease // nil: none
+	// The neighbours in the table's order by deadline, while queued.
+	prev, next *claim
+	queued     bool
 }
 
 func (c *claim) lock() { c.busy = true }
@@ -47,7 +49,7 @@ func (c *claim) whenIdle() <-chan struct{} {
 // was lost gets the same answer.
 type claimTable struct {
 	byID   map[string]*claim
-	byTime claimHeap
+	byTime claimList
 	past   map[string]pastClaim
 	order  []string // of past, oldest first; a ring once full
 	oldest int
@@ -69,23 +71,20 @@ func (t *claimTable) init() {
 	t.byID, t.past = map[string]*claim{}, map[string]pastClaim{}
 }
 
-// add opens a claim. One without an id belongs to a handler of this process:
-// nobody else can settle it.
-func (t *claimTable) add(id string, it *item, principal string, now, deadline time.Time) *claim {
-	c := &claim{id: id, it: it, principal: principal, attempt: int(it.attempts), start: now, deadline: deadline}
+// add opens a claim in the memory of c. One without an id belongs to a handler
+// of this process: nobody else can settle it.
+func (t *claimTable) add(c *claim, id string, it *item, principal string, now, deadline time.Time) {
+	*c = claim{id: id, it: it, principal: principal, attempt: int(it.attempts), start: now, deadline: deadline}
 	it.claim = c
 	if id != "" {
 		t.byID[id] = c
 	}
-	heap.Push(&t.byTime, c)
-	return c
+	t.byTime.insert(c)
 }
 
 // end removes an open claim and remembers its answer.
 func (t *claimTable) end(c *claim, outcome string, answer Settled) {
-	if c.heap >= 0 {
-		heap.Remove(&t.byTime, c.heap)
-	}
+	t.byTime.remove(c)
 	c.it.claim = nil
 	c.ended = true
 	if c.id == "" {
@@ -106,10 +105,10 @@ func (t *claimTable) end(c *claim, outcome string, answer Settled) {
 
 // earliest returns the next deadline, zero when there is none.
 func (t *claimTable) earliest() time.Time {
-	if len(t.byTime) == 0 {
+	if t.byTime.first == nil {
 		return time.Time{}
 	}
-	return t.byTime[0].deadline
+	return t.byTime.first.deadline
 }
 
 // answer returns what a settlement of a claim that is not open is told.
@@ -131,10 +130,9 @@ func (s *sub) answer(id, outcome string) Settled {
 
 // expireClaims fails every attempt whose claim ran out.
 func (s *sub) expireClaims(now time.Time) {
-	for len(s.claims.byTime) > 0 && !s.claims.byTime[0].deadline.After(now) {
-		c := s.claims.byTime[0]
+	for c := s.claims.byTime.first; c != nil && !c.deadline.After(now); c = s.claims.byTime.first {
 		if c.busy { // reopen sees to it
-			heap.Remove(&s.claims.byTime, c.heap)
+			s.claims.byTime.remove(c)
 			continue
 		}
 		s.expireClaim(c, now)
@@ -149,8 +147,8 @@ func (s *sub) reopen(c *claim) {
 	switch {
 	case !c.deadline.After(now):
 		s.expireClaim(c, now)
-	case c.heap < 0:
-		heap.Push(&s.claims.byTime, c)
+	case !c.queued:
+		s.claims.byTime.insert(c)
 		s.arm(c.deadline)
 	}
 }
@@ -162,31 +160,44 @@ func (s *sub) expireClaim(c *claim, now time.Time) {
 	s.fail(c.it, failure{principal: c.principal, outcome: "claim_expired", text: "the claim ran out before it was settled"}, now)
 }
 
-// claimHeap orders claims by their deadline.
-type claimHeap []*claim
+// claimList orders claims by their deadline. All claims of a subscription last
+// equally long, so that a new one belongs at the end.
+type claimList struct{ first, last *claim }
 
-func (h claimHeap) Len() int           { return len(h) }
-func (h claimHeap) Less(i, j int) bool { return h[i].deadline.Before(h[j].deadline) }
-func (h claimHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].heap, h[j].heap = i, j
+func (l *claimList) insert(c *claim) {
+	at := l.last
+	for at != nil && at.deadline.After(c.deadline) {
+		at = at.prev
+	}
+	c.queued, c.prev = true, at
+	if at == nil {
+		c.next, l.first = l.first, c
+	} else {
+		c.next, at.next = at.next, c
+	}
+	if c.next == nil {
+		l.last = c
+	} else {
+		c.next.prev = c
+	}
 }
 
-// Push implements heap.Interface.
-func (h *claimHeap) Push(x any) {
-	c := x.(*claim)
-	c.heap = len(*h)
-	*h = append(*h, c)
-}
-
-// Pop implements heap.Interface.
-func (h *claimHeap) Pop() any {
-	old := *h
-	c := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	c.heap = -1
-	return c
+// remove takes a claim out, if it is in.
+func (l *claimList) remove(c *claim) {
+	if !c.queued {
+		return
+	}
+	if c.prev == nil {
+		l.first = c.next
+	} else {
+		c.prev.next = c.next
+	}
+	if c.next == nil {
+		l.last = c.prev
+	} else {
+		c.next.prev = c.prev
+	}
+	c.queued, c.prev, c.next = false, nil, nil
 }
 
 // dueHeap orders stored items by when they are due.

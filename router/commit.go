@@ -27,6 +27,7 @@ type op struct {
 	block   *laneID      // key to remember as blocked
 	unblock *laneID
 	tombs   []endedKey // tombstones to remove
+	acks    []ack      // plain ends of attempts, of which there are most
 	act     broker.Act // what the broker is told; 0: nothing
 	// durable: the store must have it before memory does. Settlements under
 	// dedupe window and none are not.
@@ -39,7 +40,9 @@ type op struct {
 }
 
 // empty reports whether the operation is a checkpoint and nothing else.
-func (o *op) empty() bool { return o.it == nil && len(o.tombs) == 0 && o.unblock == nil }
+func (o *op) empty() bool {
+	return o.it == nil && len(o.tombs) == 0 && o.unblock == nil && len(o.acks) == 0
+}
 
 // maxBatch bounds the operations of one transaction.
 const maxBatch = 1024
@@ -213,6 +216,14 @@ func (s *sub) snapshot(batch []*op) []store.Progress {
 		return q
 	}
 	for _, o := range batch {
+		if len(o.acks) > 0 {
+			for _, a := range o.acks {
+				q := touch(a.c.it.part)
+				q.mark(a.c.it.off)
+				q.counts.Settled++
+			}
+			continue
+		}
 		if o.it == nil { // a checkpoint
 			for _, p := range s.parts {
 				if p.dirty {
@@ -367,7 +378,11 @@ func sameProgress(a, b store.Progress) bool {
 func (s *sub) apply(batch []*op, rows []store.Progress) {
 	acts := map[string][]broker.Settlement{}
 	s.mu.Lock()
+	s.gathering = true
 	for _, o := range batch {
+		if len(o.acks) > 0 {
+			s.applyAcks(o.acks, rows != nil, acts)
+		}
 		if it := o.it; it != nil {
 			if o.mark {
 				it.part.mark(it.off)
@@ -396,6 +411,7 @@ func (s *sub) apply(batch []*op, rows []store.Progress) {
 			o.done(nil)
 		}
 	}
+	s.gathered()
 	feeds := make(map[string]broker.Subscription, len(acts))
 	for stream := range acts {
 		feeds[stream] = s.feeds[stream]

@@ -21,12 +21,21 @@ type waiter struct {
 
 // signal hands what is ready to those who wait.
 func (s *sub) signal() {
+	if s.gathering {
+		return
+	}
 	for len(s.waiters) > 0 && s.takeable() {
 		w := s.waiters[0]
 		s.waiters = slices.Delete(s.waiters, 0, 1)
 		w.items = s.take(w.limit)
 		close(w.ch)
 	}
+}
+
+// gathered hands out what became ready since gathering was set.
+func (s *sub) gathered() {
+	s.gathering = false
+	s.signal()
 }
 
 func (s *sub) takeable() bool {
@@ -251,7 +260,7 @@ func (s *sub) row(it *item, state store.ExceptionState, attempts int, due time.T
 // claimItems puts items under claims of a consumer and returns them as
 // deliveries, with ids for a consumer outside this process. When the
 // subscription drains meanwhile it gives them back.
-func (s *sub) claimItems(items []leased, principal string, outside bool) ([]Delivery, []*claim) {
+func (s *sub) claimItems(items []leased, principal string, outside bool) ([]Delivery, []claim) {
 	now := s.r.now()
 	s.mu.Lock()
 	if s.draining || s.paused {
@@ -263,12 +272,15 @@ func (s *sub) claimItems(items []leased, principal string, outside bool) ([]Deli
 		s.mu.Unlock()
 		return nil, nil
 	}
-	out, claims := make([]Delivery, len(items)), make([]*claim, len(items))
+	out, claims := make([]Delivery, len(items)), make([]claim, len(items))
 	for i := range items {
 		it := items[i].it
 		if !it.recorded {
 			it.attempts++
 			it.live.first = now
+			if it.live.Attempts == nil {
+				it.live.Attempts = it.live.room[:0]
+			}
 			it.live.open(int(it.attempts), now)
 		}
 		it.recorded = false
@@ -276,12 +288,12 @@ func (s *sub) claimItems(items []leased, principal string, outside bool) ([]Deli
 		if outside {
 			id = s.r.newClaim()
 		}
-		c := s.claims.add(id, it, principal, now, now.Add(s.plan.claim))
+		c := &claims[i]
+		s.claims.add(c, id, it, principal, now, now.Add(s.plan.claim))
 		c.held = items[i].held
-		claims[i] = c
 		out[i] = Delivery{
 			Event: it.live.ev, Stream: it.part.stream, Position: it.pos(), Claim: c.id,
-			Attempt: int(it.attempts), Deadline: c.deadline,
+			Attempt: int(it.attempts), Deadline: c.deadline, sub: s, principal: principal,
 		}
 		if c.held != nil {
 			out[i].Lease = &DeliveryLease{Resource: c.held.fence.Resource, Epoch: c.held.fence.Epoch, Token: c.held.token}
@@ -295,9 +307,6 @@ func (s *sub) claimItems(items []leased, principal string, outside bool) ([]Deli
 		s.arm(s.claims.earliest())
 	}
 	s.mu.Unlock()
-	for i := range out {
-		out[i].Cause = s.r.mint(s.delivered(&out[i], principal))
-	}
 	return out, claims
 }
 

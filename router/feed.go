@@ -120,6 +120,8 @@ func (s *sub) accept(ctx context.Context, feed broker.Subscription, stream strin
 func (s *sub) acceptSome(stream string, batch []broker.Delivery, want []bool) (taken int, acks []broker.Settlement, moved <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.gathering = true
+	defer s.gathered()
 	for i := range batch {
 		d := &batch[i]
 		p := s.parts[partID{stream, d.Position.Partition}]

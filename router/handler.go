@@ -3,9 +3,11 @@ package router
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/perimeter"
@@ -111,40 +113,93 @@ func (s *sub) handleAll(ctx context.Context, fn HandlerFunc, items []*item, runn
 	if len(deliveries) == 0 {
 		return
 	}
+	(&crew{s: s, calls: ctx, fn: fn, deliveries: deliveries, claims: claims, out: make([]Emitter, len(claims))}).start(running)
+}
+
+// crew calls a handler for the deliveries of one batch. Handlers mostly return
+// at once: then a goroutine for each processor runs one after the other, and
+// what they freed is handed out again in one go. But no delivery waits for the
+// handler of another: as soon as one takes its time, whatever has not begun
+// gets a goroutine of its own.
+type crew struct {
+	s           *sub
+	fn          HandlerFunc
+	calls, call context.Context
+	end         context.CancelFunc
+	deliveries  []Delivery
+	claims      []claim
+	out         []Emitter
+	late        *time.Timer
+	begun, left atomic.Int32
+}
+
+// patience is how long handlers may take to be called one after the other.
+const patience = 200 * time.Microsecond
+
+func (w *crew) start(running *sync.WaitGroup) {
+	n := len(w.deliveries)
 	// One context for all, since their claims end together.
-	call, cancel := context.WithTimeout(ctx, s.plan.claim)
-	var left atomic.Int32
-	left.Store(int32(len(deliveries)))
-	release := func() {
-		if left.Add(-1) == 0 {
-			cancel()
-		}
-	}
-	for i := range deliveries {
-		running.Go(func() {
-			s.handle(ctx, call, fn, &deliveries[i], claims[i])
-			release()
+	w.call, w.end = context.WithTimeout(w.calls, w.s.plan.claim)
+	w.left.Store(int32(n))
+	few := min(n, runtime.GOMAXPROCS(0))
+	if n > few {
+		running.Add(1) // nobody stops waiting while the timer may start more
+		w.late = time.AfterFunc(patience, func() {
+			defer running.Done()
+			for range n - int(w.begun.Load()) {
+				running.Go(func() { w.work(running) })
+			}
 		})
 	}
+	for range few {
+		running.Go(func() { w.work(running) })
+	}
+}
+
+// work handles what nobody has begun, one after the other. Who finishes last
+// ends the batch.
+func (w *crew) work(running *sync.WaitGroup) {
+	done := int32(0)
+	for {
+		i := int(w.begun.Add(1)) - 1
+		if i >= len(w.deliveries) {
+			break
+		}
+		w.s.handle(w.calls, w.call, w.fn, &w.deliveries[i], &w.claims[i], &w.out[i])
+		done++
+	}
+	if w.left.Add(-done) == 0 && done > 0 {
+		w.end()
+		if w.late != nil && w.late.Stop() {
+			running.Done()
+		}
+	}
+	w.s.mu.Lock()
+	w.s.signal()
+	w.s.mu.Unlock()
 }
 
 // handle runs one attempt under the context call. Its result is settled like
 // that of any consumer. An error after calls ended, because the node stops, is
 // not an attempt.
-func (s *sub) handle(calls, call context.Context, fn HandlerFunc, d *Delivery, c *claim) {
-	out := &Emitter{}
+func (s *sub) handle(calls, call context.Context, fn HandlerFunc, d *Delivery, c *claim, out *Emitter) {
 	err := guard(call, fn, d, out)
 	interrupted := calls.Err() != nil
-	x := &settling{c: c, in: Settlement{Outcome: OutcomeAck, Emit: out.take()}}
+	emit := out.take()
 	if !s.lockHandled(c) {
 		return // its time ran out: the attempt is counted as claim_expired
 	}
-	if err == nil && len(x.in.Emit) > 0 {
+	defer s.mu.Unlock()
+	if err == nil && len(emit) == 0 && c.plain() {
+		s.ack(ack{c: c}, true)
+		return
+	}
+	x := &settling{c: c, in: Settlement{Outcome: OutcomeAck, Emit: emit}}
+	if err == nil && len(emit) > 0 {
 		s.mu.Unlock()
 		err = s.admitChildren(context.WithoutCancel(call), x)
 		s.mu.Lock()
 	}
-	defer s.mu.Unlock()
 	if err == nil {
 		s.settleOne(x, s.plan.As, s.r.now(), true, func() {})
 		return

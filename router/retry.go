@@ -172,9 +172,10 @@ func (s *sub) end(it *item, e ender) {
 			o.act = broker.Drop
 		}
 	}
-	now := s.r.now()
 	tomb := it.row && it.attempts >= 2 && it.live != nil
+	var now time.Time
 	if tomb {
+		now = s.r.now()
 		o.put = s.row(it, exceptionEnded, int(it.attempts), now.Add(s.r.tokenLife))
 		o.put.History = nil
 	} else {

@@ -37,14 +37,20 @@ type Delivery struct {
 	// Claim is unguessable; who holds it and may use the subscription may
 	// settle it.
 	Claim   string
-	Cause   string // causal token
-	Attempt int    // from 1
+	Attempt int // from 1
 	// Deadline is when the claim ends; unsettled by then, the attempt failed.
 	Deadline time.Time
 	// Lease is what the delivery is worked on under; nil when the subscription
 	// asks for none.
 	Lease *DeliveryLease
+
+	sub       *sub
+	principal string
 }
+
+// Cause returns a causal token of the delivery. It is minted at each call and
+// lives from then on.
+func (d *Delivery) Cause() string { return d.sub.r.mint(d.sub.delivered(d, d.principal)) }
 
 // Settlement is what a consumer says of one claim.
 type Settlement struct {
@@ -334,6 +340,10 @@ func (s *sub) settleOne(x *settling, principal string, now time.Time, internal b
 	answered := func(err error) { s.answered(x, err); then() }
 	switch x.in.Outcome {
 	case OutcomeAck:
+		if x.batch == nil && x.c.plain() {
+			s.ack(ack{x.c, answered}, internal)
+			return
+		}
 		rows := childRows(x.batch)
 		s.end(it, ender{end: endSettled, outcome: OutcomeAck, outbox: rows, internal: internal, async: internal, answered: answered, fence: x.c.leasedBy()})
 	default:

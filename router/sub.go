@@ -51,12 +51,15 @@ type sub struct {
 	ready    queue
 	inFlight int
 	uncommit int // handler completions that wait for their commit
-	waiters  []*waiter
-	claims   claimTable
-	due      dueHeap
-	rows     int
-	ended    tombstones
-	ops      []*op
+	// gathering holds signal back, while more becomes ready under the same
+	// lock: who waits is to get all of it at once.
+	gathering bool
+	waiters   []*waiter
+	claims    claimTable
+	due       dueHeap
+	rows      int
+	ended     tombstones
+	ops       []*op
 	// checkpointAt is when dirty progress is saved; zero: nothing is dirty.
 	checkpointAt time.Time
 	saving       bool // a checkpoint is queued

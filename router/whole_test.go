@@ -159,10 +159,10 @@ func TestSettleThroughPerimeter(t *testing.T) {
 		first := w.pull("s", 1, time.Second)
 		time.Sleep(11 * time.Second)
 		second := w.pull("s", 1, time.Minute)
-		if _, err := w.causal.Verify(first[0].Cause, "worker"); headgate.CodeOf(err) != headgate.CodeTokenSuperseded {
+		if _, err := w.causal.Verify(first[0].Cause(), "worker"); headgate.CodeOf(err) != headgate.CodeTokenSuperseded {
 			t.Errorf("the token of the first attempt: %v", err)
 		}
-		if _, err := w.causal.Verify(second[0].Cause, "worker"); err != nil {
+		if _, err := w.causal.Verify(second[0].Cause(), "worker"); err != nil {
 			t.Errorf("the token of the second attempt: %v", err)
 		}
 		child := func(data string) []perimeter.Item {

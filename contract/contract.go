@@ -21,9 +21,10 @@ type Contract struct {
 	ref    headgate.ContractRef
 	schema []byte
 	policy Policy
-	prog   *program
+	prog   *program // nil for Avro
 	engine engine
-	tapes  *sync.Pool // of *[]value
+	avro   *avroProgram // nil for JSON Schema
+	tapes  *sync.Pool   // of *[]value
 }
 
 // engine decides payloads. What it accepts, the general engine must accept too;
@@ -40,6 +41,12 @@ type engine interface {
 // CompileOpts are the settings of Compile.
 type CompileOpts struct {
 	Policy Policy
+	// Type is the language of the schema; empty means JSON Schema.
+	Type Type
+	// References are the Avro schemas that an Avro schema refers to, in the
+	// order in which they need one another. The contract's own schema is then
+	// one text that holds them all.
+	References [][]byte
 	// Draft marks a contract inferred from a payload.
 	Draft bool
 
@@ -60,6 +67,9 @@ func Compile(subject string, version int, schema []byte, opts *CompileOpts) (*Co
 		return nil, nil, err
 	}
 	pol := opts.Policy.withDefaults()
+	if opts.Type == TypeAvro {
+		return compileAvroContract(subject, version, schema, opts, pol)
+	}
 	prog, warnings, rsn := compileSchema(schema, pol, &opts.hooks)
 	if !rsn.empty() {
 		return nil, nil, headgate.NewError(headgate.CodeContractInvalid, "%s", rsn.String())
@@ -81,8 +91,9 @@ func Compile(subject string, version int, schema []byte, opts *CompileOpts) (*Co
 // Ref names the contract.
 func (c *Contract) Ref() headgate.ContractRef { return c.ref }
 
-// Schema returns the schema as it was registered, byte for byte. The caller
-// must not modify it.
+// Schema returns the schema as it was registered, byte for byte; for an Avro
+// schema that refers to others one text that holds them all. The caller must
+// not modify it.
 func (c *Contract) Schema() []byte { return c.schema }
 
 // Policy returns the policy that the contract was compiled under, with every
@@ -90,11 +101,17 @@ func (c *Contract) Schema() []byte { return c.schema }
 func (c *Contract) Policy() Policy { return c.policy }
 
 // Cost returns how many schemas of the contract one value of a payload meets
-// at worst. It is at most [MaxVisits].
-func (c *Contract) Cost() int { return c.prog.cost }
+// at worst, 1 for an Avro contract. It is at most [MaxVisits].
+func (c *Contract) Cost() int {
+	if c.avro != nil {
+		return 1
+	}
+	return c.prog.cost
+}
 
-// Check checks one payload. Nil means valid. The verdict is a pure function of
-// the contract's digest and the bytes: it does not depend on time, on other
+// Check checks one payload in JSON; what an Avro contract takes as JSON is said
+// in the package documentation. Nil means valid. The verdict is a pure function
+// of the contract's digest and the bytes: it does not depend on time, on other
 // checks, or on the order of maps.
 //
 // The work is bounded by the payload's length: a contract may ask for at most
@@ -102,6 +119,9 @@ func (c *Contract) Cost() int { return c.prog.cost }
 // that the payload is refused as too_complex. A contract whose [Contract.Cost]
 // is at most 256 and that has no long patterns never comes there.
 func (c *Contract) Check(payload []byte) *headgate.Verdict {
+	if c.avro != nil {
+		return c.checkAvroJSON(payload)
+	}
 	if len(payload) <= MaxPayloadBytes && c.engine.accept(payload) {
 		return nil
 	}

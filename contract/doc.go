@@ -1,6 +1,6 @@
 // Package contract compiles contracts and checks payloads against them: JSON
-// Schema drafts 4 to 2020-12 under a policy that treats payloads and schemas
-// as hostile.
+// Schema drafts 4 to 2020-12, and Avro 1.12, under a policy that treats
+// payloads and schemas as hostile.
 //
 // # Model
 //
@@ -29,6 +29,31 @@
 // count. An object in a place that is described by no schema may have no
 // members at all. To keep one object open on purpose, say so by
 // "patternProperties": {"": {}}.
+//
+// # Avro
+//
+// twmb/avro parses Avro schemas and checks their names and defaults; the pass
+// over a datum is ours ([Contract.CheckAvro]), because no library checks all of
+// what a gate must: varints of at most 5 or 10 bytes without overflow, lengths
+// and block counts that the payload has room for, blocks of the size that they
+// say, at most 4,096 values without bytes in one array, booleans of 0 or 1,
+// UTF-8, one entry for each key of a map, no byte behind the datum, depth and
+// work. Logical types are rules: uuid (of a string) 8-4-4-4-12, decimal no more
+// digits than its precision, time-millis and time-micros within a day. date,
+// timestamps, duration and the uuid of a fixed allow every value of their type;
+// a logical type that is unknown or does not fit its type is ignored, as the
+// specification says. A varint may be longer than it need be.
+//
+// A payload in JSON passes an Avro contract ([Contract.Check]) when it can be
+// written as a datum of it, and [Contract.AvroFromJSON] and
+// [Contract.AvroToJSON] convert. The JSON is Avro's JSON encoding, with
+// these differences. A union of null and one other type is bare: "x", not
+// {"string":"x"}; any other union keeps the object with the branch's name.
+// Reading takes both forms of every union, the one that is written first, and
+// of bare values the first branch that the value fits, double before float. A
+// field that is left out has its default. A decimal may be a number. Numbers
+// that JSON does not have are the strings NaN, Infinity and -Infinity. What is
+// written reads back as the same datum.
 //
 // # Invariants
 //

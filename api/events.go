@@ -22,6 +22,8 @@ type Published struct {
 	// Ignored lists header attributes that the client sent and that only the
 	// perimeter sets.
 	Ignored []string `json:"ignored,omitempty" doc:"Attributes that were ignored because only the perimeter sets them"`
+	// Mended is the quarantine record that keeps the payload as it was sent.
+	Mended string `json:"mended,omitempty" doc:"The payload was mended as its contract asks: the quarantine record that keeps the original"`
 }
 
 // Result is what became of one event among several: the members of
@@ -40,6 +42,7 @@ type Result struct {
 	Draft     bool     `json:"draft,omitempty"`
 	Duplicate bool     `json:"duplicate,omitempty"`
 	Ignored   []string `json:"ignored,omitempty"`
+	Mended    string   `json:"mended,omitempty"`
 
 	Refusal
 }

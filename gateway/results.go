@@ -208,7 +208,7 @@ func resultOf(item *perimeter.Item, res *perimeter.Result) api.Result {
 		r.Position = ""
 	}
 	r.RootID, r.TTL, r.Hop = h.RootID, h.TTL, h.Hop
-	r.Contract, r.Draft = contractName(res), res.Contract.Draft
+	r.Contract, r.Draft, r.Mended = contractName(res), res.Contract.Draft, res.Mended
 	return r
 }
 
@@ -271,6 +271,10 @@ func appendRest(b []byte, item *perimeter.Item, res *perimeter.Result) []byte {
 			b = jsontext.AppendString(b, name)
 		}
 		b = append(b, ']')
+	}
+	if res.Mended != "" {
+		b = append(b, `,"mended":`...)
+		b = jsontext.AppendString(b, res.Mended)
 	}
 	return append(b, '}')
 }

@@ -26,6 +26,7 @@ func (p *Perimeter) Prepare(ctx context.Context, s Submission) *Batch {
 	r := p.start(&s)
 	r.twinsFirst = true
 	r.judge(ctx)
+	r.keepOriginals(ctx)
 	r.finish(ctx)
 	b := &Batch{Results: r.results}
 	for i := range r.entries {

@@ -31,10 +31,15 @@ func (r *run) contract(ctx context.Context, i int) *headgate.Error {
 		r.contractOf.name = r.contractOf.ref.String()
 	}
 	r.results[i].Contract = r.contractOf.ref
-	if v := c.Check(payload); v != nil && !v.Valid {
-		return violation(v)
+	v, mended := c.Report(payload)
+	if v == nil || v.Valid {
+		return nil
 	}
-	return nil
+	refusal := violation(v)
+	if r.mend(i, mended, refusal) {
+		return nil
+	}
+	return refusal
 }
 
 // lookup returns the contract of an item's type, drafting one where that is

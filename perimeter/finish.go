@@ -29,7 +29,7 @@ func (r *run) twins() {
 			r.entries[i].state = stateDuplicate
 			res.Position = first.Position
 		default:
-			res.Event, res.Position, res.Contract, res.Duplicate = first.Event, first.Position, first.Contract, true
+			res.Event, res.Position, res.Contract, res.Duplicate, res.Mended = first.Event, first.Position, first.Contract, true, first.Mended
 			if r.entries[r.entries[i].twin].state == stateStored {
 				r.admitted(i)
 			}
@@ -97,9 +97,9 @@ func (r *run) readBack(ctx context.Context, items []int) {
 				continue
 			}
 			res.Event = stored[k].Event
-			res.Contract = parseRef(res.Event.DataSchema)
+			res.Contract, res.Mended = parseRef(res.Event.DataSchema), mendedOf(res.Event)
 		} else {
-			res.Event.Header = headgate.Header{}
+			res.Event.Header, res.Mended = headgate.Header{}, ""
 		}
 		res.Duplicate = true
 		r.admitted(i)

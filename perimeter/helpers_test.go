@@ -33,6 +33,8 @@ var schemas = map[string]string{
 	"note.timer":     `true`,
 	"audit.tick":     `true`,
 	"other.contract": `{"type":"string"}`,
+	"note.mended": `{"type":"object","x-headgate-repair":"apply-lossless","properties":{"sub_path":{"type":"string"},"n":{"type":"integer"}},
+		"required":["sub_path"],"additionalProperties":false}`,
 }
 
 // contracts is a set of compiled contracts.
@@ -81,6 +83,7 @@ type setup struct {
 	drafter perimeter.Drafter
 	types   []topology.Type // before the usual ones
 	now     func() time.Time
+	records int // that quarantine keeps of a kind; 0: its default
 }
 
 func open(t testing.TB, s setup) *gate {
@@ -115,7 +118,7 @@ func open(t testing.TB, s setup) *gate {
 	if g.causal, err = causal.Open(t.Context(), causal.Config{Store: st, Now: s.now}); err != nil {
 		t.Fatal(err)
 	}
-	if g.quarantine, err = quarantine.Open(t.Context(), quarantine.Config{Store: st, Now: s.now, RefusalWait: time.Minute}); err != nil {
+	if g.quarantine, err = quarantine.Open(t.Context(), quarantine.Config{Store: st, Now: s.now, RefusalWait: time.Minute, MaxRecords: s.records}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

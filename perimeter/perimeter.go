@@ -101,6 +101,7 @@ func Causal(code headgate.Code) bool {
 func (p *Perimeter) Admit(ctx context.Context, s Submission) []Result {
 	r := p.start(&s)
 	r.judge(ctx)
+	r.keepOriginals(ctx)
 	r.publishFenced(ctx)
 	r.publish(ctx)
 	r.finish(ctx)

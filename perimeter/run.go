@@ -34,6 +34,8 @@ type entry struct {
 	typ     *topology.Resolved
 	fences  []*lease.Fence      // that it is written under
 	gas     *causal.Reservation // with statePassed
+	// original is what the payload was before it was mended.
+	original *original
 }
 
 type ident struct{ source, id string }
@@ -233,6 +235,7 @@ func (r *run) isTwin(i int) bool {
 // before: by another submission meanwhile, or by an item before it.
 func (r *run) refuseLate(i int, stage Stage, err *headgate.Error) {
 	r.release(i)
+	r.unmend(i)
 	if r.known(i) || r.isTwin(i) {
 		return
 	}
@@ -246,6 +249,7 @@ func (r *run) refuse(i int, stage Stage, err *headgate.Error) {
 	res.Err, res.Stage = err, stage
 	if e := res.Event; e != nil && err.Info().Outcome == headgate.NotApplied {
 		e.Header = headgate.Header{} // else the broker may hold this very event
+		r.unmend(i)
 	}
 	if tell := r.p.cfg.Observer.Refused; tell != nil {
 		info := headgate.RefusedInfo{Principal: r.principalName(), Stage: stage, Code: err.Code, Door: r.s.Door, Took: r.p.cfg.Now().Sub(r.begun)}

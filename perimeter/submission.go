@@ -82,6 +82,9 @@ type Result struct {
 	Position  headgate.Position // zero after Prepare, but for duplicates
 	Contract  headgate.ContractRef
 	Duplicate bool
+	// Mended is the quarantine record that keeps the payload as it was sent,
+	// where the contract has its payloads mended; "" else.
+	Mended string
 	// Pending: the event is committed and will be published; it has no position
 	// yet.
 	Pending bool

@@ -93,6 +93,7 @@ type Quarantine struct {
 	recorder *recorder
 	parked   *bound      // parked and expired records
 	refused  *bound      // refusal records
+	mended   *bound      // originals of mended payloads
 	stuck    atomic.Bool // a refusal waited in vain since the last write
 }
 
@@ -111,6 +112,7 @@ func Open(ctx context.Context, cfg Config) (*Quarantine, error) {
 		overflow: newOverflow(),
 		parked:   &bound{limit: cfg.MaxRecords, kinds: []store.QuarantineKind{store.KindParked, store.KindExpired}},
 		refused:  &bound{limit: cfg.MaxRecords, kinds: []store.QuarantineKind{store.KindRefused}},
+		mended:   &bound{limit: cfg.MaxRecords, kinds: []store.QuarantineKind{store.KindMended}},
 	}
 	q.recorder = newRecorder(cfg.Store, q.recorded)
 	err = cfg.Store.View(ctx, func(ctx context.Context, tx *store.Tx) error {
@@ -124,7 +126,10 @@ func Open(ctx context.Context, cfg Config) (*Quarantine, error) {
 		if err := q.parked.recount(ctx, tx, cfg.Now()); err != nil {
 			return err
 		}
-		return q.refused.recount(ctx, tx, cfg.Now())
+		if err := q.refused.recount(ctx, tx, cfg.Now()); err != nil {
+			return err
+		}
+		return q.mended.recount(ctx, tx, cfg.Now())
 	})
 	if err != nil {
 		return nil, err

@@ -21,6 +21,9 @@ const (
 	KindParked QuarantineKind = "parked"
 	// KindExpired: it passed its expiry time before it was handled.
 	KindExpired QuarantineKind = "expired"
+	// KindMended: its payload was mended at the gate, and it was admitted; the
+	// record keeps the original.
+	KindMended QuarantineKind = "mended"
 )
 
 // QuarantineRecord is one quarantined event with the columns that lists and

@@ -1,0 +1,90 @@
+package perimeter
+
+import (
+	"context"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/quarantine"
+)
+
+// mendedAttribute names the extension attribute of an event whose payload was
+// mended here: the id of the quarantine record that keeps the original.
+const mendedAttribute = "mended"
+
+// mendedOf returns the record that keeps an admitted event's original payload,
+// if it was mended.
+func mendedOf(e *headgate.Event) string {
+	for _, x := range e.Extensions {
+		if x.Name == mendedAttribute {
+			return x.Value
+		}
+	}
+	return ""
+}
+
+// original is what an item held before its payload was mended.
+type original struct {
+	data []byte
+	err  *headgate.Error // that it would have been refused with
+}
+
+// mend puts the mended payload in place of an item's own, where it may, and
+// reports whether it did. The mended one passes the contract.
+func (r *run) mend(i int, mended []byte, refusal *headgate.Error) bool {
+	e, en := r.results[i].Event, &r.entries[i]
+	if mended == nil || e.Data == nil || r.payloadSize(&headgate.Event{Type: e.Type, Data: mended}, en.typ.PayloadMax) != nil {
+		return false
+	}
+	en.original = &original{data: e.Data, err: refusal}
+	e.Data = mended
+	return true
+}
+
+// unmend gives an item that is refused after all its own payload back.
+func (r *run) unmend(i int) {
+	if o := r.entries[i].original; o != nil {
+		r.results[i].Event.Data = o.data
+		r.entries[i].original = nil
+	}
+}
+
+// keepOriginals records the payloads that were mended, and marks their events
+// with the record. What cannot be kept is not mended: it is refused as it
+// would have been.
+func (r *run) keepOriginals(ctx context.Context) {
+	var refusals []quarantine.Refusal
+	var data [][]byte
+	var items []int
+	id, root := r.parent()
+	for i := range r.entries {
+		o := r.entries[i].original
+		if o == nil || r.entries[i].state != statePassed {
+			continue
+		}
+		items = append(items, i)
+		data = append(data, o.data)
+		refusals = append(refusals, quarantine.Refusal{
+			Principal: r.principalName(), Door: r.s.Door, Stage: StageContract, Event: r.results[i].Event,
+			Cause: id, Root: root, Err: o.err, RequestID: r.s.RequestID, Ignored: r.s.Items[i].Ignored,
+		})
+	}
+	if len(items) == 0 {
+		return
+	}
+	qids, err := r.p.cfg.Quarantine.KeepMended(ctx, refusals, data)
+	if err != nil {
+		r.p.cfg.Log.WarnContext(ctx, "originals of mended payloads cannot be kept; their events are refused", "error", err)
+	}
+	for k, i := range items {
+		if err != nil {
+			refusal := r.entries[i].original.err
+			r.unmend(i)
+			r.release(i)
+			r.refuse(i, StageContract, refusal)
+			continue
+		}
+		e := r.results[i].Event
+		e.Extensions = append(e.Extensions[:len(e.Extensions):len(e.Extensions)], headgate.Extension{Name: mendedAttribute, Value: qids[k]})
+		r.results[i].Mended = qids[k]
+	}
+}

@@ -165,6 +165,10 @@ var pairs = []struct{ name, writer, reader, want string }{
 		`{"$ref":"#/$defs/m","$defs":{"m":{"type":"object","properties":{"next":{"anyOf":[{"$ref":"#/$defs/m"},{"type":"null"}]},"v":{"type":"integer"}},"additionalProperties":false}}}`, "union_narrowed type_narrowed",
 	},
 	{"unevaluated", `{"type":"object","properties":{"a":{}},"additionalProperties":false}`, `{"allOf":[{"properties":{"a":{}}}],"unevaluatedProperties":false}`, ""},
+	{"unevaluated, alone", `{"properties":{"a":{}},"unevaluatedProperties":{"type":"string"}}`, `{"properties":{"a":{},"b":{"type":"string"}},"unevaluatedProperties":{"type":"string"}}`, ""},
+	{"unevaluated, alone, narrowed", `{"properties":{"a":{}}}`, `{"properties":{"a":{}},"unevaluatedProperties":false}`, "additional_properties_removed"},
+	{"unevaluated items, alone", `{"prefixItems":[{"type":"string"},{}],"unevaluatedItems":{"type":"string"}}`, `{"prefixItems":[{"type":"string"},{},{"type":"string"}],"unevaluatedItems":{"type":"string"}}`, ""},
+	{"unevaluated items beside contains", `{"contains":{"type":"integer"},"unevaluatedItems":{"type":"string"}}`, `{"items":{"type":"string"}}`, "type_narrowed"},
 	{"unevaluated, removed", `{"type":"object","properties":{"a":{},"b":{}},"additionalProperties":false}`, `{"allOf":[{"properties":{"a":{}}}],"unevaluatedProperties":false}`, "property_removed_from_closed_model"},
 }
 
@@ -180,6 +184,23 @@ func TestPairs(t *testing.T) {
 				if ds := Compare(Logical, js(s), js(titled)); len(ds) > 0 {
 					t.Errorf("%s: a schema is incompatible with itself: %v", p.name, ds)
 				}
+			}
+		}
+	}
+}
+
+// Lenient takes for granted that writers write no undeclared properties: what a
+// branch declares is declared.
+func TestLenientMindsWhatBranchesDeclare(t *testing.T) {
+	for _, key := range []string{"oneOf", "anyOf"} {
+		writer := js(`{"` + key + `":[{"properties":{"a":{"type":"string"}}},{"properties":{"a":{"type":"null"}}}]}`)
+		for reader, want := range map[string]string{
+			`{"properties":{"a":{"type":["integer","null"]}}}`:                                               "type_narrowed",
+			`{"` + key + `":[{"properties":{"a":{"type":"integer"}}},{"properties":{"a":{"type":"null"}}}]}`: "union_narrowed",
+			`{"properties":{"a":{"type":["string","null"]},"b":{"type":"integer"}}}`:                         "",
+		} {
+			if got := ids(Compare(Lenient, writer, js(reader))); got != want {
+				t.Errorf("%s %s: %q, want %q", key, reader, got, want)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"strconv"
 	"strings"
@@ -23,6 +24,8 @@ type node struct {
 	doc  *document
 	// old drafts (up to 7) ignore what stands beside $ref.
 	refAlone bool
+	// renamed holds the keywords that were read as others, by those.
+	renamed map[string]string
 }
 
 // document is a parsed schema with its references.
@@ -137,6 +140,7 @@ func (d *document) index(v any, p place) error {
 	d.nodes[p.at] = n
 	if !p.names {
 		d.identify(n, p.top)
+		n.simplify()
 	}
 	for _, k := range sortedKeys(n.keys) {
 		if !p.names && literal(k) {
@@ -147,6 +151,41 @@ func (d *document) index(v any, p place) error {
 		}
 	}
 	return nil
+}
+
+// simplify reads the unevaluated keywords as their plain counterparts where
+// they say the same: where nothing beside them evaluates anything but what
+// those see.
+func (n *node) simplify() {
+	for _, k := range []string{"$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas", "dependencies"} {
+		if n.keys[k] != nil {
+			return
+		}
+	}
+	if n.keys["additionalProperties"] == nil {
+		n.rename("unevaluatedProperties", "additionalProperties")
+	}
+	switch _, tuple := n.keys["items"].([]any); {
+	case n.keys["contains"] != nil:
+	case tuple && n.keys["additionalItems"] == nil: // before 2020-12
+		n.rename("unevaluatedItems", "additionalItems")
+	case n.keys["items"] == nil:
+		n.rename("unevaluatedItems", "items")
+	}
+}
+
+func (n *node) rename(from, to string) {
+	v, ok := n.keys[from]
+	if !ok || n.refAlone {
+		return
+	}
+	n.keys = maps.Clone(n.keys)
+	delete(n.keys, from)
+	n.keys[to] = v
+	if n.renamed == nil {
+		n.renamed = map[string]string{}
+	}
+	n.renamed[to] = from
 }
 
 // identify enters a node under the names that it gives itself.

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -121,31 +122,43 @@ func (c *comparison) covers(w *writer, r *node) []Difference {
 }
 
 // split compares, and where that fails takes the writer's alternatives one by
-// one: each may be covered although no single branch covers all.
+// one: each may be covered although no single branch covers all. Under Lenient
+// they are taken one by one from the start: what is forgiven for a name that
+// the writer does not declare must not be forgiven because the name is declared
+// in a branch.
 func (c *comparison) split(w *writer, r *node) []Difference {
+	if c.policy == Lenient && !c.same(w, r) && !c.admitsAll(w, r) {
+		if alternatives := w.alternatives(true); alternatives != nil {
+			return c.each(alternatives, r)
+		}
+	}
 	ds := c.check(w, r)
 	if len(ds) == 0 || c.exhausted() {
 		return ds
 	}
-	if alternatives := w.alternatives(); alternatives != nil {
-		var all []Difference
-		for _, a := range alternatives {
-			all = append(all, c.covers(a, r)...)
-		}
-		return all
+	if alternatives := w.alternatives(false); alternatives != nil {
+		return c.each(alternatives, r)
 	}
-	if hasUnion(r) {
-		if types := w.types(); types&(types-1) != 0 {
-			var all []Difference
-			for t := typeSet(1); t <= allTypes; t <<= 1 {
-				if types&t != 0 {
-					all = append(all, c.covers(w.only(t), r)...)
-				}
+	if types := w.types(); hasUnion(r) && types&(types-1) != 0 {
+		var single []*writer
+		for t := typeSet(1); t <= allTypes; t <<= 1 {
+			if types&t != 0 {
+				single = append(single, w.only(t))
 			}
-			return all
 		}
+		return c.each(single, r)
 	}
 	return ds
+}
+
+// each returns why the reader does not take what one of several writers may
+// write.
+func (c *comparison) each(writers []*writer, r *node) []Difference {
+	var all []Difference
+	for _, w := range writers {
+		all = append(all, c.covers(w, r)...)
+	}
+	return all
 }
 
 func hasUnion(r *node) bool { return r.keys["anyOf"] != nil || r.keys["oneOf"] != nil }
@@ -290,7 +303,7 @@ func (c *comparison) differ(rule Rule, w *writer, r *node, key, detail string) [
 	}
 	at := r.at
 	if key != "" {
-		at += "/" + escape(key)
+		at += "/" + escape(cmp.Or(r.renamed[key], key))
 	}
 	return []Difference{{Rule: rule, At: at, Writer: w.at(), Detail: detail}}
 }

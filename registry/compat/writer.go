@@ -119,12 +119,13 @@ func (w *writer) only(t typeSet) *writer {
 	return w.c.conjunction(w.parts, slices.Clone(w.taken), w.mask&t)
 }
 
-// alternatives resolves the first union of the writer that was not yet.
-func (w *writer) alternatives() []*writer {
+// alternatives resolves the first union of the writer that was not yet; with
+// declaring, the first that declares properties.
+func (w *writer) alternatives(declaring bool) []*writer {
 	for _, p := range w.parts {
 		for _, k := range []string{"anyOf", "oneOf"} {
 			id := fmt.Sprintf("%d%s", p.id, k)
-			if p.keys[k] == nil || slices.Contains(w.taken, id) {
+			if p.keys[k] == nil || slices.Contains(w.taken, id) || declaring && !w.c.declaring(p.children(k)) {
 				continue
 			}
 			var out []*writer
@@ -135,6 +136,14 @@ func (w *writer) alternatives() []*writer {
 		}
 	}
 	return nil
+}
+
+// declaring reports whether one of several schemas declares a property.
+func (c *comparison) declaring(branches []*node) bool {
+	return slices.ContainsFunc(branches, func(b *node) bool {
+		names := map[string]bool{}
+		return c.declares(b, names, map[int]bool{}) || len(names) > 0
+	})
 }
 
 // types returns the types that may be written; none when nothing may.

@@ -11,7 +11,7 @@ DO $$ BEGIN
   END IF;
 END $$;
 
-CREATE SCHEMA headgate;
+CREATE SCHEMA IF NOT EXISTS headgate;
 REVOKE ALL ON SCHEMA headgate FROM PUBLIC;
 GRANT USAGE ON SCHEMA headgate TO headgate_writer, headgate_relay;
 

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -123,6 +124,51 @@ func entry(ctx context.Context, tx *store.Tx, n name, version int, seen Seen) (E
 	}
 	s, err := tx.Registry.Schema(ctx, rows[i].Context, rows[i].ID)
 	return entryOf(rows[i], s), err
+}
+
+// EntryWith returns the highest version whose metadata has all of the
+// properties; it fails when no version has, or the subject has none.
+func (r *Registry) EntryWith(ctx context.Context, subject string, properties map[string]string, seen Seen) (Entry, error) {
+	n, err := parseSubject(subject)
+	if err != nil {
+		return Entry{}, err
+	}
+	var found Entry
+	err = r.store.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+		rows, err := tx.Registry.Versions(ctx, store.RegistryFilter{Subject: n.String()})
+		if err != nil {
+			return err
+		}
+		rows = slices.DeleteFunc(rows, func(v store.RegistryVersion) bool { return !seen.sees(v) })
+		if len(rows) == 0 {
+			return noSubject(n.String())
+		}
+		for _, v := range slices.Backward(rows) {
+			s, err := tx.Registry.Schema(ctx, v.Context, v.ID)
+			if err != nil {
+				return err
+			}
+			if found = entryOf(v, s); found.has(properties) {
+				return nil
+			}
+		}
+		return fault(FaultSchemaNotFound, "Schema not found")
+	})
+	return found, err
+}
+
+// has reports whether the metadata has all of the properties.
+func (e *Entry) has(properties map[string]string) bool {
+	var m struct{ Properties map[string]string }
+	if json.Unmarshal(e.Metadata, &m) != nil && len(e.Metadata) > 0 {
+		return false
+	}
+	for k, v := range properties {
+		if own, ok := m.Properties[k]; !ok || own != v {
+			return false
+		}
+	}
+	return true
 }
 
 // Entries returns versions by a prefix of their subjects, as [Registry.ListSubjects]

@@ -61,6 +61,34 @@ func do(t testing.TB, n *nodetest.Node, who, method, path, body string, header .
 }
 
 // submit wraps a schema as clients do.
+// The latest version is found by what its metadata says.
+func TestMetadata(t *testing.T) {
+	t.Parallel()
+	n := start(t)
+	meta := func(owner, stage string) string {
+		return `,"metadata":{"properties":{"owner":"` + owner + `","stage":"` + stage + `"}}`
+	}
+	version := func(version, id int, owner, stage string) string {
+		return fmt.Sprintf(`{"subject":"m-value","version":%d,"id":%d,"metadata":{"properties":{"owner":%q,"stage":%q}},"schema":%s}`,
+			version, id, owner, stage, quoted(avroA))
+	}
+	run(t, n, []step{
+		{"first", "POST", "/subjects/m-value/versions", submit("", avroA, meta("a", "test")), 200, `{"id":3}`},
+		{"second", "POST", "/subjects/m-value/versions", submit("", avroA, meta("a", "live")), 200, `{"id":4}`},
+		{"third", "POST", "/subjects/m-value/versions", submit("", avroA, meta("b", "live")), 200, `{"id":5}`},
+		{"plain", "POST", "/subjects/p-value/versions", submit("", avroA, ""), 200, `{"id":6}`},
+		{"one property", "GET", "/subjects/m-value/metadata?key=owner&value=a", "", 200, version(2, 4, "a", "live")},
+		{"two properties", "GET", "/subjects/m-value/metadata?key=owner&value=a&key=stage&value=test", "", 200, version(1, 3, "a", "test")},
+		{"none", "GET", "/subjects/m-value/metadata", "", 200, version(3, 5, "b", "live")},
+		{"no match", "GET", "/subjects/m-value/metadata?key=owner&value=c", "", 404, "code 40403"},
+		{"no metadata", "GET", "/subjects/p-value/metadata?key=owner&value=a", "", 404, "code 40403"},
+		{"no subject", "GET", "/subjects/x-value/metadata?key=owner&value=a", "", 404, "code 40401"},
+		{"deleted", "DELETE", "/subjects/m-value/versions/2", "", 200, "2"},
+		{"not the deleted", "GET", "/subjects/m-value/metadata?key=owner&value=a", "", 200, version(1, 3, "a", "test")},
+		{"with the deleted", "GET", "/subjects/m-value/metadata?key=owner&value=a&deleted=true", "", 200, version(2, 4, "a", "live")},
+	})
+}
+
 func submit(kind, schema, more string) string {
 	text, _ := json.Marshal(schema)
 	out := `{"schema":` + string(text)

@@ -27,6 +27,7 @@ func (f *face) routes() {
 	f.on("GET /subjects", reads, listSubjects)
 	f.on("POST /subjects/{subject}", reads, lookUp)
 	f.on("DELETE /subjects/{subject}", registers, deleteSubject)
+	f.on("GET /subjects/{subject}/metadata", reads, latestWith)
 	f.on("GET /subjects/{subject}/versions", reads, listVersions)
 	f.on("POST /subjects/{subject}/versions", registers, register)
 	f.on("GET /subjects/{subject}/versions/{version}", reads, getVersion)
@@ -209,6 +210,18 @@ func (c *call) entry() (registry.Entry, error) {
 
 func getVersion(c *call) (answer, error) {
 	e, err := c.entry()
+	return answer{body: describe(&e)}, err
+}
+
+// latestWith pairs the values of key and value in order; what is left over of
+// one of them says nothing.
+func latestWith(c *call) (answer, error) {
+	keys, values := c.query["key"], c.query["value"]
+	properties := map[string]string{}
+	for i := range min(len(keys), len(values)) {
+		properties[keys[i]] = values[i]
+	}
+	e, err := c.face.cfg.Registry.EntryWith(c.Context(), c.subject(), properties, c.seen())
 	return answer{body: describe(&e)}, err
 }
 

@@ -21,6 +21,9 @@ type Observer struct {
 	// Ignored: a client sent header attributes that only the perimeter sets,
 	// or a causal token that was refused; counted as attempts to forge.
 	Ignored func(IgnoredInfo)
+	// Relayed: a row of a database's outbox is done: stored, known, or refused
+	// for good and kept.
+	Relayed func(RelayedInfo)
 }
 
 // AdmittedInfo describes an admitted event. It holds no payload.
@@ -91,6 +94,32 @@ type IgnoredInfo struct {
 // String returns one line: "ignored WHAT from PRINCIPAL".
 func (i IgnoredInfo) String() string { return fmt.Sprintf("ignored %s from %s", i.What, i.Principal) }
 
+// RelayedInfo describes the end of one row of an outbox. It holds no payload.
+type RelayedInfo struct {
+	Outbox    string
+	Type, ID  string // empty when the row could not be read
+	Duplicate bool
+	Code      Code // why it was refused; empty when it was not
+	// Took is the time from the commit of the row's transaction until then.
+	Took time.Duration
+}
+
+// String returns one line: "relayed OUTBOX TYPE ID".
+func (i RelayedInfo) String() string {
+	verb := "relayed"
+	switch {
+	case i.Code != "":
+		verb = "kept"
+	case i.Duplicate:
+		verb = "known"
+	}
+	s := fmt.Sprintf("%s %s %s %s", verb, i.Outbox, i.Type, i.ID)
+	if i.Code != "" {
+		s += " code=" + string(i.Code)
+	}
+	return s
+}
+
 // TeeObserver returns an observer that calls each of the given ones, in order.
 // Nil observers and nil functions are left out.
 func TeeObserver(observers ...*Observer) *Observer {
@@ -104,6 +133,7 @@ func TeeObserver(observers ...*Observer) *Observer {
 		out.Dispatched = tee(out.Dispatched, o.Dispatched)
 		out.Settled = tee(out.Settled, o.Settled)
 		out.Ignored = tee(out.Ignored, o.Ignored)
+		out.Relayed = tee(out.Relayed, o.Relayed)
 	}
 	return &out
 }

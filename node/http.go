@@ -34,6 +34,7 @@ func (n *Node) openHTTP(_ context.Context, _ Options) error {
 	}
 	n.addGauges()
 	n.addLeaseGauges()
+	n.addOutboxGauges()
 	var err error
 	if n.gateway, err = gateway.New(cfg); err != nil {
 		return err

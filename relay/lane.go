@@ -338,7 +338,6 @@ func (n *run) settle(group []item, results []perimeter.Result, done, refused []i
 	}
 	n.budget.give(rows, bytes)
 	n.signal()
-	inFlight, _ := n.budget.used()
 	n.r.note(func(s *Status) {
 		for _, i := range done {
 			if results[i].Duplicate {
@@ -348,7 +347,7 @@ func (n *run) settle(group []item, results []perimeter.Result, done, refused []i
 			}
 		}
 		s.Parked += uint64(len(refused))
-		s.InFlight, s.LastDone = inFlight, now
+		s.LastDone = now
 	})
 	if tell := n.r.cfg.Done; tell != nil {
 		for _, set := range [...][]int{done, refused} {

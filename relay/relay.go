@@ -83,6 +83,7 @@ type Relay struct {
 
 	mu     sync.Mutex
 	status Status
+	now    *run // the session that runs
 }
 
 // Status is what a relay does at the moment.
@@ -94,12 +95,47 @@ type Status struct {
 	Error     string    `json:"error,omitempty"`
 	Since     time.Time `json:"since"` // of Leads
 	Confirmed Position  `json:"confirmed"`
-	InFlight  int       `json:"in_flight"`
-	Stored    uint64    `json:"stored"`
-	Duplicate uint64    `json:"duplicate"`
-	Parked    uint64    `json:"parked"`
-	Retried   uint64    `json:"retried"`
-	LastDone  time.Time `json:"last_done"`
+	// InFlight and InFlightBytes are what was read and is not done, Lanes how
+	// many lanes hold it, and Oldest when the oldest of it was committed; zero
+	// when nothing is in flight.
+	InFlight      int       `json:"in_flight"`
+	InFlightBytes int       `json:"in_flight_bytes"`
+	Lanes         int       `json:"lanes"`
+	Oldest        time.Time `json:"oldest,omitzero"`
+	Sessions      uint64    `json:"sessions"` // opened since the process started
+	Stored        uint64    `json:"stored"`
+	Duplicate     uint64    `json:"duplicate"`
+	Parked        uint64    `json:"parked"`
+	Retried       uint64    `json:"retried"`
+	LastDone      time.Time `json:"last_done"`
+	// Log is what the session knows of the log itself.
+	Log LogStatus `json:"log"`
+}
+
+// LogStatus is what a session knows of its log. What its database does not have
+// stays zero.
+type LogStatus struct {
+	// Epoch is that of the session's lead.
+	Epoch int64 `json:"epoch,omitempty"`
+	// Received is how far the log was read, End where it ended when the
+	// database was last asked.
+	Received Position `json:"received,omitempty"`
+	End      Position `json:"end,omitempty"`
+	// Held is how many bytes of log the database keeps for the relay, Room how
+	// many more it may (-1: it has no bound), State its word for that.
+	Held  int64  `json:"held_bytes,omitempty"`
+	Room  int64  `json:"room_bytes,omitempty"`
+	State string `json:"state,omitempty"`
+	// RoundTrip is how long the last heartbeat took through the log.
+	RoundTrip time.Duration `json:"round_trip,omitempty"`
+	// Repair is why rows are read from the table instead of the log.
+	Repair string `json:"repair,omitempty"`
+}
+
+// Teller is a session that tells of its log. Sessions need not be one.
+type Teller interface {
+	// LogStatus may be called at any time and does not block.
+	LogStatus() LogStatus
 }
 
 // New returns a relay. The error, of code invalid_config, names what is missing.
@@ -147,8 +183,12 @@ func setDefault[T int | time.Duration](v *T, otherwise T) {
 // Status returns what the relay does at the moment.
 func (r *Relay) Status() Status {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.status
+	s, n := r.status, r.now
+	r.mu.Unlock()
+	if n != nil {
+		n.tell(&s)
+	}
+	return s
 }
 
 func (r *Relay) note(change func(*Status)) {
@@ -211,9 +251,15 @@ func (r *Relay) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.note(func(s *Status) { s.Leads, s.Since, s.Error = true, r.cfg.Now(), "" })
+	n := newRun(r, src)
+	r.note(func(s *Status) {
+		s.Leads, s.Since, s.Error = true, r.cfg.Now(), ""
+		s.Sessions++
+		r.now = n
+	})
 	r.cfg.Log.InfoContext(ctx, "outbox session began", "outbox", r.cfg.Name)
-	err = newRun(r, src).relay(ctx)
+	err = n.relay(ctx)
+	r.note(func(*Status) { r.now = nil })
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.Drain)
 	defer cancel()
 	return errors.Join(err, src.Close(closing))

@@ -169,7 +169,7 @@ func (n *run) take(lanes context.Context, c *Change) error {
 			return err
 		}
 		n.mu.Lock()
-		it.entry = n.tracker.row()
+		it.entry = n.tracker.row(c.Row.Committed)
 		n.mu.Unlock()
 		n.dispatch(lanes, it)
 		return nil
@@ -187,6 +187,25 @@ func (n *run) take(lanes context.Context, c *Change) error {
 		n.tracker.beat(c.Mark)
 	}
 	return nil
+}
+
+// tell adds what is in flight at the moment.
+func (n *run) tell(s *Status) {
+	s.InFlight, s.InFlightBytes = n.budget.used()
+	n.mu.Lock()
+	s.Oldest = n.tracker.oldest()
+	n.mu.Unlock()
+	for i := range n.lanes {
+		l := &n.lanes[i]
+		l.mu.Lock()
+		if len(l.queue) > 0 {
+			s.Lanes++
+		}
+		l.mu.Unlock()
+	}
+	if t, ok := n.src.(Teller); ok {
+		s.Log = t.LogStatus()
+	}
 }
 
 func (n *run) signal() {

@@ -82,8 +82,8 @@ type Row struct {
 	// Origin is the class of a root when the database wrote the row by itself
 	// (change); empty means the principal's.
 	Origin headgate.Origin
-	// Written is when the row was written, Committed when its transaction was
-	// committed, both by the clock of the database.
+	// Written is when the row was written, by the clock of the database;
+	// Committed when its transaction was committed, by the clock of the node.
 	Written, Committed time.Time
 	// Event is the event. The relay submits copies of it.
 	Event *headgate.Event

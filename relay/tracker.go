@@ -20,6 +20,7 @@ type tracker struct {
 // entry is one step of the log.
 type entry struct {
 	pending int
+	since   time.Time // when its first row was committed
 	closed  bool
 	pos     Position
 	done    time.Time // when its last row was done
@@ -33,11 +34,15 @@ func (t *tracker) begin() {
 }
 
 // row adds a row to the open transaction and returns the entry it belongs to.
-func (t *tracker) row() uint64 {
+func (t *tracker) row(committed time.Time) uint64 {
 	if !t.open {
 		t.begin()
 	}
-	t.entries[len(t.entries)-1].pending++
+	e := &t.entries[len(t.entries)-1]
+	if e.pending == 0 && e.since.IsZero() {
+		e.since = committed
+	}
+	e.pending++
 	return t.first + uint64(len(t.entries)-1)
 }
 
@@ -117,6 +122,17 @@ func (t *tracker) advance(now time.Time) (pos Position, mark *Mark, wait time.Du
 
 // proven lets advance pass the mark at which it stopped.
 func (t *tracker) proven() { t.entries[0].mark = nil }
+
+// oldest returns when the first row that is not done was committed; zero when
+// all are.
+func (t *tracker) oldest() time.Time {
+	for i := range t.entries {
+		if t.entries[i].pending > 0 {
+			return t.entries[i].since
+		}
+	}
+	return time.Time{}
+}
 
 // empty reports whether everything that was read is done and confirmed.
 func (t *tracker) empty() bool {

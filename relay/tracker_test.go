@@ -75,7 +75,7 @@ func TestTrap01NeverConfirmsBeforeAck(t *testing.T) {
 				if !open {
 					t.Skip()
 				}
-				id := tr.row()
+				id := tr.row(time.Time{})
 				owner[id] = len(m.steps) - 1
 				pending[id]++
 				m.steps[len(m.steps)-1].rows++
@@ -126,7 +126,7 @@ func TestHorizonHoldsBack(t *testing.T) {
 	tr := tracker{horizon: time.Second}
 	start := time.Unix(100, 0)
 	tr.begin()
-	id := tr.row()
+	id := tr.row(time.Time{})
 	tr.commit(7)
 	tr.finish(id, 1, start)
 	if pos, _, wait := tr.advance(start.Add(400 * time.Millisecond)); pos != 0 || wait != 600*time.Millisecond {

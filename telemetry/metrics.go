@@ -27,6 +27,8 @@ type Metrics struct {
 	requests   *prometheus.CounterVec
 	latency    *prometheus.HistogramVec
 	bytesIn    prometheus.Counter
+	relayed    *prometheus.CounterVec
+	relayLag   *prometheus.HistogramVec
 
 	names subscriptionNames
 }
@@ -76,6 +78,10 @@ var refusalBuckets = [...]float64{.00005, .0001, .00025, .0005, .001, .002, .003
 // requestBuckets, in seconds, reach to the longest poll.
 var requestBuckets = [...]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60}
 
+// relayBuckets, in seconds, are dense around the promise of 100 ms and reach to
+// an outage of hours.
+var relayBuckets = [...]float64{.0005, .001, .002, .005, .01, .02, .05, .1, .25, 1, 5, 30, 300, 3600}
+
 // New returns metrics with everything at zero.
 func New(cfg Config) *Metrics {
 	r := prometheus.NewRegistry()
@@ -100,6 +106,8 @@ func New(cfg Config) *Metrics {
 		ignored:    counter("forged_total", "Header attributes and causal tokens that clients may not set.", "what", "door"),
 		requests:   counter("http_requests_total", "HTTP requests answered.", "route", "status"),
 		latency:    histogram("http_request_seconds", "Time to answer HTTP requests.", requestBuckets[:], "route"),
+		relayed:    counter("outbox_rows_total", "Rows of outboxes that are done: stored, duplicate, or kept in quarantine with the code of their refusal.", "outbox", "outcome", "code"),
+		relayLag:   histogram("outbox_commit_to_ack_seconds", "Time from the commit of a row's transaction until the broker has the event durably.", relayBuckets[:], "outbox"),
 		bytesIn: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "headgate", Name: "http_body_bytes_total", Help: "Bytes of request bodies read.",
 		}),
@@ -133,6 +141,7 @@ func (m *Metrics) Observer() *headgate.Observer {
 		Ignored: func(i headgate.IgnoredInfo) {
 			m.ignored.WithLabelValues(i.What, i.Door).Inc()
 		},
+		Relayed: m.observeRelayed,
 	}
 }
 
@@ -140,6 +149,20 @@ func (m *Metrics) observeRefusal(i headgate.RefusedInfo) {
 	m.refused.WithLabelValues(string(i.Code), i.Stage, i.Door).Inc()
 	if i.Took > 0 {
 		m.refusal.WithLabelValues(i.Stage).Observe(i.Took.Seconds())
+	}
+}
+
+func (m *Metrics) observeRelayed(i headgate.RelayedInfo) {
+	outcome := "stored"
+	switch {
+	case i.Code != "":
+		outcome = "kept"
+	case i.Duplicate:
+		outcome = "duplicate"
+	}
+	m.relayed.WithLabelValues(i.Outbox, outcome, string(i.Code)).Inc()
+	if outcome == "stored" {
+		m.relayLag.WithLabelValues(i.Outbox).Observe(i.Took.Seconds())
 	}
 }
 
@@ -159,6 +182,50 @@ func (m *Metrics) Request(route string, status int, took time.Duration, bytesIn 
 // the program.
 func (m *Metrics) Gauge(name, help string, read func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "headgate", Name: name, Help: help}, read))
+}
+
+// Series is one value of a labelled gauge, with the values of its labels.
+type Series struct {
+	Labels []string
+	Value  float64
+}
+
+// Gauges adds values that are read together at each scrape: one gauge for each
+// entry of names, which says what it is, all with the same labels. read returns
+// the series of a gauge by its name. Names are without the prefix "headgate_".
+// It panics on a name that is taken, which is a mistake of the program.
+func (m *Metrics) Gauges(names map[string]string, labels []string, read func() map[string][]Series) {
+	g := gauges{read: read, desc: map[string]*prometheus.Desc{}}
+	for name, help := range names {
+		g.desc[name] = prometheus.NewDesc("headgate_"+name, help, labels, nil)
+	}
+	m.registry.MustRegister(g)
+}
+
+// gauges implements prometheus.Collector.
+type gauges struct {
+	desc map[string]*prometheus.Desc
+	read func() map[string][]Series
+}
+
+func (g gauges) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range g.desc {
+		to <- d
+	}
+}
+
+func (g gauges) Collect(to chan<- prometheus.Metric) {
+	for name, all := range g.read() {
+		d := g.desc[name]
+		if d == nil {
+			continue
+		}
+		for _, s := range all {
+			if m, err := prometheus.NewConstMetric(d, prometheus.GaugeValue, s.Value, s.Labels...); err == nil {
+				to <- m // a scrape that fails to read a gauge leaves it out
+			}
+		}
+	}
 }
 
 // Handler serves the metrics.

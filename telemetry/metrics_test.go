@@ -31,6 +31,12 @@ func TestObserverCounts(t *testing.T) {
 	o.Dispatched(headgate.DeliveryInfo{Subscription: "triage"})
 	o.Settled(headgate.DeliveryInfo{Subscription: "triage", Outcome: "ack"})
 	o.Ignored(headgate.IgnoredInfo{Principal: "triage", What: "ttl", Door: "http"})
+	o.Relayed(headgate.RelayedInfo{Outbox: "orders", Type: "x.y", ID: "secret-id", Took: 3 * time.Millisecond})
+	o.Relayed(headgate.RelayedInfo{Outbox: "orders", Duplicate: true, Took: time.Hour})
+	o.Relayed(headgate.RelayedInfo{Outbox: "orders", Code: headgate.CodeForbidden, Took: time.Hour})
+	m.Gauges(map[string]string{"test_size": "A size."}, []string{"outbox"}, func() map[string][]Series {
+		return map[string][]Series{"test_size": {{[]string{"orders"}, 7}, {[]string{"stock"}, 8}}, "test_undeclared": {{[]string{"orders"}, 1}}}
+	})
 	m.Request("POST /v1/events", 202, 2*time.Millisecond, 400)
 	m.Request("", 404, time.Millisecond, 0)
 	m.Gauge("test_value", "A value.", func() float64 { return 42 })
@@ -50,6 +56,14 @@ func TestObserverCounts(t *testing.T) {
 		`headgate_http_body_bytes_total 400`,
 		`headgate_build_info{version="v1.2.3"} 1`,
 		`headgate_test_value 42`,
+		`headgate_outbox_rows_total{code="",outbox="orders",outcome="stored"} 1`,
+		`headgate_outbox_rows_total{code="",outbox="orders",outcome="duplicate"} 1`,
+		`headgate_outbox_rows_total{code="forbidden",outbox="orders",outcome="kept"} 1`,
+		`headgate_outbox_commit_to_ack_seconds_bucket{outbox="orders",le="0.002"} 0`,
+		`headgate_outbox_commit_to_ack_seconds_bucket{outbox="orders",le="0.005"} 1`,
+		`headgate_outbox_commit_to_ack_seconds_count{outbox="orders"} 1`,
+		`headgate_test_size{outbox="orders"} 7`,
+		`headgate_test_size{outbox="stock"} 8`,
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("scrape lacks %s", want)

@@ -105,6 +105,7 @@ var interfaces = map[string]string{
 	"outboxcheck.Getter":  "the client, declared by its consumer",
 	"relay.Source":        "a database's log; drivers implement it",
 	"relay.Session":       "a database's log; drivers implement it",
+	"relay.Teller":        "a database's log; drivers may implement it",
 	"relay.Admitter":      "the perimeter, declared by its consumer",
 	"relay.Keeper":        "the quarantine, declared by its consumer",
 	"router.Principals":   "declared by its consumer",

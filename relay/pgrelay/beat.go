@@ -36,23 +36,25 @@ func (x *session) beats(ctx context.Context) error {
 }
 
 // beat is one statement: the epoch is renewed, the message is written in the
-// same transaction, and the slot is looked at.
+// same transaction, and slot and clock are looked at.
 func (x *session) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*x.cfg.Beat)
 	defer cancel()
-	began := x.elapsed()
-	var held, room int64
+	began, clock := x.elapsed(), x.cfg.Now()
+	var held, room, end int64
 	var status string
+	var there time.Time
 	x.sqlMu.Lock()
 	err := x.sql.QueryRow(ctx, `
 		WITH b AS (
 		  UPDATE headgate.relay_state SET renewed = clock_timestamp(), beat = beat + 1, beat_lsn = pg_current_wal_insert_lsn()
 		  WHERE slot = $1 AND epoch = $2 RETURNING beat
 		), m AS (
-		  SELECT pg_logical_emit_message(true, $3, json_build_object('slot', $1::text, 'beat', beat, 'snapshot', pg_current_snapshot()::text)::text) FROM b
+		  SELECT pg_logical_emit_message(true, $3, json_build_object('slot', $1::text, 'beat', beat, 'snapshot', pg_current_snapshot()::text, 'epoch', $2::bigint, 'at', $4::bigint)::text) FROM b
 		)
-		SELECT coalesce(pg_current_wal_lsn() - r.restart_lsn, 0)::bigint, coalesce(r.safe_wal_size, -1), coalesce(r.wal_status, '')
-		FROM m LEFT JOIN pg_replication_slots r ON r.slot_name = $1`, x.slot, x.epoch, beatPrefix).Scan(&held, &room, &status)
+		SELECT coalesce(pg_current_wal_lsn() - r.restart_lsn, 0)::bigint, coalesce(r.safe_wal_size, -1), coalesce(r.wal_status, ''),
+		       (pg_current_wal_lsn() - '0/0')::bigint, clock_timestamp()
+		FROM m LEFT JOIN pg_replication_slots r ON r.slot_name = $1`, x.slot, x.epoch, beatPrefix, began).Scan(&held, &room, &status, &end, &there)
 	x.sqlMu.Unlock()
 	if errors.Is(err, pgx.ErrNoRows) {
 		return errSuperseded
@@ -61,7 +63,34 @@ func (x *session) beat(ctx context.Context) error {
 		return sqlError("renewing the lead", err)
 	}
 	x.renewed.Store(began)
+	x.compareClocks(clock, there)
+	x.log.Store(&relay.LogStatus{End: relay.Position(end), Held: held, Room: room, State: status})
 	return x.relieve(ctx, held, room, status)
+}
+
+// compareClocks notes by how much the database's clock differs from this
+// node's. What is less than the question took cannot be told from nothing.
+func (x *session) compareClocks(asked, there time.Time) {
+	took := x.cfg.Now().Sub(asked)
+	ahead := there.Sub(asked.Add(took / 2))
+	if ahead.Abs() <= took {
+		ahead = 0
+	}
+	x.ahead.Store(int64(ahead))
+}
+
+// LogStatus implements [relay.Teller].
+func (x *session) LogStatus() relay.LogStatus {
+	var s relay.LogStatus
+	if last := x.log.Load(); last != nil {
+		s = *last
+	}
+	s.Epoch, s.Received, s.RoundTrip = x.epoch, relay.Position(x.seen.Load()), time.Duration(x.roundTrip.Load())
+	s.End = max(s.End, s.Received)
+	if why := x.why.Load(); why != nil {
+		s.Repair = *why
+	}
+	return s
 }
 
 // relieve gives up the log that the slot holds back when it becomes a danger.

@@ -53,6 +53,7 @@ func (x *session) endRepair(ctx context.Context) (bool, error) {
 	if _, err := x.sql.Exec(ctx, `UPDATE headgate.relay_state SET repair = NULL WHERE slot = $1 AND epoch = $2`, x.slot, x.epoch); err != nil {
 		return false, sqlError("ending the repair", err)
 	}
+	x.why.Store(nil)
 	x.cfg.Log.InfoContext(ctx, "outbox is repaired", "slot", x.slot)
 	return true, nil
 }

@@ -44,6 +44,11 @@ type session struct {
 	movedAt atomic.Int64  // elapsed when the log last moved on, or nothing was owed
 	flowing atomic.Bool   // the stream runs
 
+	ahead     atomic.Int64 // of the database's clock before this node's, in nanoseconds
+	roundTrip atomic.Int64 // of the last heartbeat
+	log       atomic.Pointer[relay.LogStatus]
+	why       atomic.Pointer[string] // of the repair under way
+
 	statusEvery time.Duration
 
 	ctx  context.Context // of the session's goroutines; ends with the session
@@ -93,8 +98,12 @@ func (x *session) Receive(ctx context.Context) ([]relay.Change, error) {
 	return batch, nil
 }
 
-// push hands a change to the relay. Only the reader calls it.
+// push hands a change to the relay. Only the reader calls it. Commits are told
+// by the clock of this node: what is compared with them is.
 func (x *session) push(ctx context.Context, c relay.Change) error {
+	if c.Kind == relay.Insert {
+		c.Row.Committed = c.Row.Committed.Add(-time.Duration(x.ahead.Load()))
+	}
 	select {
 	case x.changes <- c:
 		return nil

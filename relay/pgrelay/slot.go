@@ -97,6 +97,7 @@ func (x *session) prepare(ctx context.Context) error {
 		if err := x.setRepair(ctx, reason); err != nil {
 			return err
 		}
+		x.why.Store(&reason)
 		x.snapshot = st.snapshot
 		if st.systemID != nil && *st.systemID != x.systemID {
 			x.snapshot = nil // transaction numbers of another server

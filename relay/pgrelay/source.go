@@ -104,9 +104,12 @@ func (x *session) connect(ctx context.Context) error {
 	}
 	x.slot = have.slot
 	var timeout int64 // in milliseconds; 0 is none
-	if err := x.sql.QueryRow(ctx, `SELECT setting::bigint FROM pg_settings WHERE name = 'wal_sender_timeout'`).Scan(&timeout); err != nil {
+	var there time.Time
+	asked := x.cfg.Now()
+	if err := x.sql.QueryRow(ctx, `SELECT setting::bigint, clock_timestamp() FROM pg_settings WHERE name = 'wal_sender_timeout'`).Scan(&timeout, &there); err != nil {
 		return sqlError("asking the server", err)
 	}
+	x.compareClocks(asked, there)
 	x.statusEvery = statusEvery
 	if timeout > 0 {
 		x.statusEvery = min(x.statusEvery, time.Duration(timeout)*time.Millisecond/4)

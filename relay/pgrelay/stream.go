@@ -114,6 +114,8 @@ type beat struct {
 	Slot     string `json:"slot"`
 	Beat     int64  `json:"beat"`
 	Snapshot string `json:"snapshot"`
+	Epoch    int64  `json:"epoch"`
+	At       int64  `json:"at"` // elapsed in the session of that epoch
 }
 
 // ours fills in a mark from its message. Those of other slots pass by.
@@ -121,6 +123,9 @@ func (x *session) ours(m *relay.Mark) bool {
 	var b beat
 	if json.Unmarshal([]byte(m.Text), &b) != nil || b.Slot != x.slot {
 		return false
+	}
+	if b.Epoch == x.epoch {
+		x.roundTrip.Store(x.elapsed() - b.At)
 	}
 	*m = relay.Mark{Number: b.Beat, Text: b.Snapshot}
 	return true

@@ -87,13 +87,18 @@ func (t Template) Columns() []string {
 // SQL returns the template as a standard SQL expression over the columns of a
 // row, NULL when one of them is. Row is put before each column as it is.
 func (t Template) SQL(row string) string {
+	return t.Expr(func(column string) string { return "CAST(" + row + Ident(column) + " AS text)" })
+}
+
+// Expr is SQL with the text of each column's value as the function writes it.
+func (t Template) Expr(value func(column string) string) string {
 	parts := make([]string, len(t))
 	for i, p := range t {
 		if p.Column == "" {
 			parts[i] = Literal(p.Text)
 			continue
 		}
-		parts[i] = "CAST(" + row + Ident(p.Column) + " AS text)"
+		parts[i] = value(p.Column)
 	}
 	return strings.Join(parts, " || ")
 }

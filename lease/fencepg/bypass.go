@@ -2,6 +2,7 @@ package fencepg
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
@@ -53,10 +54,41 @@ func (w *world) bypasses(ctx context.Context, d *Diagnosis) {
 	if super {
 		try("a later partition in a session that replicates", "SET session_replication_role = replica; INSERT INTO @parted_2 VALUES ('x', 1999)", StateMissing)
 	}
-	try("a fence of NULL", "SELECT @fence(NULL, 1, 'x')", StateMissing)
-	try("a token of NULL", "SELECT @fence(NULL::text)", StateMissing)
-	try("a token that is none", "SELECT @fence('hgl1.e30')", StateMissing)
+	for _, args := range malformed {
+		try("no fence: "+args, "SELECT @fence("+args+")", StateMissing)
+	}
 	w.foreign(ctx, d, f, constant)
+	for _, note := range []string{"", "\tx", "x\ty\n", "1234567890123456789\ty", "-1\ty", " 1\ty\n"} {
+		_, err := w.worker.Exec(ctx, "BEGIN")
+		if err == nil {
+			_, err = w.worker.Exec(ctx, "SELECT set_config($1, format(E'%s\\n%s\\t%s', pg_current_xact_id(), $2::text, $3::text), true)", w.config.setting(), f.Resource, note)
+		}
+		if err == nil {
+			err = refused(w.insert(ctx, guardRows, f), StateMissing)
+		}
+		d.add(fmt.Sprintf("a note that cannot be read: %q", note), guardRows, "", err)
+		w.reset(ctx)
+	}
+}
+
+const anyNonce = "'AAAAAAAAAAAAAAAAAAAAAA'"
+
+// malformed are arguments that are no fence: of every way to be none, and
+// spelt so that each part that reads them meets something that it cannot read.
+var malformed = []string{
+	"NULL, 1, " + anyNonce, "'r', NULL, " + anyNonce, "'r', 1, NULL", "NULL::text", "''",
+	"'', 1, " + anyNonce, "'a//b', 1, " + anyNonce, "'/a', 1, " + anyNonce, "'a/..', 1, " + anyNonce, "' a', 1, " + anyNonce, "E'a\\tb', 1, " + anyNonce, "E'a\\nb', 1, " + anyNonce, "repeat('a', 257), 1, " + anyNonce,
+	"'r', 0, " + anyNonce, "'r', -1, " + anyNonce, "'r', 9007199254740992, " + anyNonce, "'r', 9223372036854775807, " + anyNonce,
+	"'r', 1, ''", "'r', 1, 'AAAA'", "'r', 1, 'AAAAAAAAAAAAAAAAAAAAAB'", "'r', 1, 'AAAAAAAAAAAAAAAAAAAAAA=='", "'r', 1, '++++++++++++++++++++++'", "'r', 1, repeat('A', 100000)",
+	"'hgl1'", "'hgl1.e30'", "'hgl1..'", "'hgl2.e30.A'", "'hgl1.e30.A.A'", "repeat('A', 5000)", "'hgl1.' || repeat('W', 4000) || '.A'",
+	"'hgl1.A.A'", "'hgl1.AAAA.BBBB'", "'hgl1._w.A'", "'hgl1.e30.A'", "'hgl1.W10.A'", "'hgl1.MQ.A'", "'hgl1.bnVsbA.A'", "'hgl1.ew.A'",
+	token(`{"res":"r"}`), token(`{"res":"r","epoch":"x","nonce":"AAAAAAAAAAAAAAAAAAAAAA"}`), token(`{"res":"r","epoch":"99999999999999999999","nonce":"AAAAAAAAAAAAAAAAAAAAAA"}`),
+	token(`{"res":"r","epoch":"1e3","nonce":"AAAAAAAAAAAAAAAAAAAAAA"}`), token(`{"res":"r","epoch":{},"nonce":[]}`), token(`{"res":"\u0000","epoch":"1","nonce":"AAAAAAAAAAAAAAAAAAAAAA"}`),
+	token(`{"res":"\ud800","epoch":"1","nonce":"AAAAAAAAAAAAAAAAAAAAAA"}`), token(`{"res":["r"],"epoch":"1","nonce":"AAAAAAAAAAAAAAAAAAAAAA"}`), token(strings.Repeat("[", 2900)),
+}
+
+func token(payload string) string {
+	return "'hgl1." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + ".A'"
 }
 
 // seed puts rows under fences.
@@ -127,6 +159,9 @@ func (w *world) seals(ctx context.Context, d *Diagnosis) {
 	d.add("the same epoch with another nonce is refused", "seal", "", errors.Join(refused(sealed(w.taker, 5, two), StateConflict), refused(guard(5, two), StateConflict)))
 	d.add("a lower epoch is refused", "seal", "", refused(guard(4, one), StateStale))
 	d.add("a higher epoch that was not sealed is refused", "seal", "", refused(guard(6, two), StatePlace))
+	for _, args := range []string{"'r', 9007199254740992, " + anyNonce, "'r', 0, " + anyNonce, "'a//b', 9, " + anyNonce, "E'a\\tb', 9, " + anyNonce, "'r', 9, 'AAAA'", "NULL, 9, " + anyNonce, "'r', NULL, " + anyNonce, "'r', 9, NULL", "repeat('a', 257), 9, " + anyNonce} {
+		d.add("no seal: "+args, "seal", "", refused(exec(ctx, w.taker, "SELECT "+schema+".fence_seal("+args+")"), StateMissing))
+	}
 	d.add("no row goes", "seal", "", failed(exec(ctx, w.worker, "DELETE FROM "+fence.Ident(w.remote.private())+".fences")))
 	d.add("no epoch falls", "seal", "", failed(exec(ctx, w.worker, "UPDATE "+fence.Ident(w.remote.private())+".fences SET epoch = epoch - 1")))
 	w.reset(ctx)

@@ -24,11 +24,16 @@ var fencesSQL string
 //go:embed sql/guard.sql
 var guardSQL string
 
+//go:embed sql/pass.sql
+var passSQL string
+
 //go:embed sql/down.sql
 var downSQL string
 
-// version is of the installed objects.
-const version = 1
+// version is of the installed objects. [Install] brings older ones up to it,
+// and what was fenced or sealed stays so. Version 2 keeps the note of a
+// transaction's fences as text.
+const version = 2
 
 // minServer is the oldest PostgreSQL that is supported.
 const minServer = 140000
@@ -68,7 +73,7 @@ func (c Config) private() string { return c.schema() + "_fence" }
 func (c Config) setting() string { return c.schema() + ".fences" }
 
 // mark is what the private schema's comment says.
-func (c Config) mark() string {
+func (c Config) mark(version int) string {
 	source := "fences"
 	if c.Node != "" {
 		source = "node " + c.Node
@@ -84,6 +89,7 @@ func (c Config) fill(sql string) string {
 		alive = "l.expires > (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint"
 		unknown, hint = "HG001", "Stop: the lease is not known any more; acquire it again."
 	}
+	sql = strings.ReplaceAll(sql, "@pass", strings.TrimSpace(passSQL))
 	sql = strings.NewReplacer("@private", fence.Ident(c.private()), "@public", fence.Ident(c.schema()), "@table", table,
 		"@alive", alive, "@setting", c.setting(), "@unknown", unknown, "@hint", hint).Replace(sql)
 	if c.mutate != nil {
@@ -92,21 +98,35 @@ func (c Config) fill(sql string) string {
 	return sql
 }
 
-// Script returns what Install would execute.
+// Script returns what Install would execute in a database without fencing.
 func (c Config) Script() (string, error) {
 	if err := c.check(); err != nil {
 		return "", err
 	}
-	parts := []string{baseSQL}
+	functions := "@public.fence(text, bigint, text), @public.fence(text)"
+	if c.Node == "" {
+		functions += ", @public.fence_gate(text, bigint), @public.fence_seal(text, bigint, text), @public.fence_close_all()"
+	}
+	return c.script("", "REVOKE ALL ON FUNCTION "+functions+" FROM PUBLIC;\n"), nil
+}
+
+// upgrade is the script for a database with an older version. Who may call the
+// functions stays as it is.
+func (c Config) upgrade() string {
+	return c.script("DROP FUNCTION IF EXISTS @private.pass(text, bigint, text), @private.holds(text);\n", "")
+}
+
+func (c Config) script(first, rights string) string {
+	parts := []string{first, baseSQL}
 	if c.Node == "" {
 		parts = append(parts, fencesSQL)
 	}
-	parts = append(parts, guardSQL)
+	parts = append(parts, guardSQL, rights)
 	if c.Node != "" {
 		parts = append(parts, c.owned())
 	}
-	parts = append(parts, c.grants(), "COMMENT ON SCHEMA @private IS "+fence.Literal(c.mark())+";\n")
-	return c.fill(strings.Join(parts, "\n")), nil
+	parts = append(parts, c.grants(), "COMMENT ON SCHEMA @private IS "+fence.Literal(c.mark(version))+";\n")
+	return c.fill(strings.Join(parts, "\n"))
 }
 
 // owned gives the functions to the owner of the node's lease table, when the
@@ -122,7 +142,7 @@ BEGIN
     EXECUTE format('ALTER FUNCTION @public.fence(text) OWNER TO %I', owner);
     EXECUTE format('ALTER FUNCTION @private.fence_statement() OWNER TO %I', owner);
     EXECUTE format('GRANT USAGE ON SCHEMA @private, @public TO %I', owner);
-    EXECUTE format('GRANT EXECUTE ON FUNCTION @private.pass(text, bigint, text), @private.holds(text), @public.fence(text, bigint, text) TO %I', owner);
+    EXECUTE format('GRANT EXECUTE ON FUNCTION @private.refuse(text, bigint, text), @private.well_formed(text, bigint, text), @private.holds(text), @public.fence(text, bigint, text) TO %I', owner);
   END IF;
 END $$;
 `
@@ -143,10 +163,11 @@ func (c Config) grants() string {
 	return b.String()
 }
 
-// Install puts the functions into the database, all or nothing. Repeating it
-// with the same Config changes nothing but the grants. Errors: conflict when
-// another configuration or a newer version is installed; invalid_config when
-// the server is too old or Node names no store.
+// Install puts the functions into the database, all or nothing, in place of
+// those of an older version. Repeating it with the same Config changes nothing
+// but the grants. Errors: conflict when another configuration or a newer
+// version is installed; invalid_config when the server is too old or Node
+// names no store.
 func Install(ctx context.Context, conn *pgx.Conn, c Config) error {
 	script, err := c.Script()
 	if err != nil {
@@ -160,15 +181,26 @@ func Install(ctx context.Context, conn *pgx.Conn, c Config) error {
 		switch {
 		case err != nil:
 			return err
-		case have == c.mark():
-			_, err = tx.Exec(ctx, c.fill(c.grants()))
-			return err
+		case have == c.mark(version):
+			script = c.fill(c.grants())
+		case c.older(have):
+			script = c.upgrade()
 		case have != "":
 			return headgate.NewError(headgate.CodeConflict, "Another fencing is installed (%s); uninstall it first.", clip(have))
 		}
 		_, err = tx.Exec(ctx, script)
 		return err
 	})
+}
+
+// older reports whether a mark is of this configuration in an older version.
+func (c Config) older(mark string) bool {
+	for v := 1; v < version; v++ {
+		if mark == c.mark(v) {
+			return true
+		}
+	}
+	return false
 }
 
 // ready takes the installers' lock and looks at what must be there.
@@ -207,27 +239,35 @@ func (c Config) installed(ctx context.Context, tx pgx.Tx) (string, error) {
 }
 
 // Installed returns how fencing is installed under the schema (empty:
-// headgate), or not_found.
+// headgate), in this version or an older one, or not_found.
 func Installed(ctx context.Context, conn *pgx.Conn, schema string) (Config, error) {
-	c := Config{Schema: schema}
+	c, _, err := find(ctx, conn, schema)
+	return c, err
+}
+
+// find is Installed with the version.
+func find(ctx context.Context, conn *pgx.Conn, schema string) (c Config, have int, err error) {
+	c = Config{Schema: schema}
 	if err := c.check(); err != nil {
-		return c, err
+		return c, 0, err
 	}
 	var mark string
-	err := inTx(ctx, conn, func(tx pgx.Tx) (err error) {
+	err = inTx(ctx, conn, func(tx pgx.Tx) (err error) {
 		mark, err = c.installed(ctx, tx)
 		return err
 	})
 	if err != nil {
-		return c, err
+		return c, 0, err
 	}
-	if rest, ok := strings.CutPrefix(mark, fmt.Sprintf("headgate fencing %d, node ", version)); ok {
-		c.Node = rest
+	if _, node, ok := strings.Cut(mark, ", node "); ok {
+		c.Node = node
 	}
-	if mark != c.mark() {
-		return c, headgate.NewError(headgate.CodeNotFound, "No fencing of this version is installed in the schema %s.", c.private())
+	for have = version; have > 0; have-- {
+		if mark == c.mark(have) {
+			return c, have, nil
+		}
 	}
-	return c, nil
+	return c, 0, headgate.NewError(headgate.CodeNotFound, "No fencing of this version is installed in the schema %s.", c.private())
 }
 
 // Uninstall removes the functions and the triggers of every fenced table, and

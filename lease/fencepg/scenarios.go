@@ -182,7 +182,7 @@ func forged(ctx context.Context, w *world, guard string, level pgx.TxIsoLevel, f
 	if err := errors.Join(w.set(ctx, w.taker, f, takeover), w.begin(ctx, w.worker, level)); err != nil {
 		return err
 	}
-	_, err := w.worker.Exec(ctx, `SELECT set_config($1, format('{"x": "%s", "f": {"%s": ["%s", "%s"]}}', pg_current_xact_id(), $2::text, $3::bigint, $4::text), true)`,
+	_, err := w.worker.Exec(ctx, `SELECT set_config($1, format(E'%s\n%s\t%s\t%s\n', pg_current_xact_id(), $2::text, $3::bigint, $4::text), true)`,
 		w.config.setting(), f.Resource, f.Epoch, f.NonceText())
 	if err != nil {
 		return err

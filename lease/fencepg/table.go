@@ -44,9 +44,12 @@ func FenceTable(ctx context.Context, conn *pgx.Conn, schema, table, template str
 	if err != nil {
 		return "", err
 	}
-	c, err := Installed(ctx, conn, schema)
+	c, have, err := find(ctx, conn, schema)
 	if err != nil {
 		return "", err
+	}
+	if have < version {
+		return "", headgate.NewError(headgate.CodeConflict, "An older version of fencing is installed: install this one first.")
 	}
 	var script string
 	err = inTx(ctx, conn, func(tx pgx.Tx) error {
@@ -54,10 +57,11 @@ func FenceTable(ctx context.Context, conn *pgx.Conn, schema, table, template str
 		if err != nil {
 			return err
 		}
-		if err := checkColumns(ctx, tx, tree[0], t); err != nil {
+		types, err := columnTypes(ctx, tx, tree[0], t)
+		if err != nil {
 			return err
 		}
-		if script, err = c.tableScript(tree, t); err != nil || dry {
+		if script, err = c.tableScript(tree, t, types); err != nil || dry {
 			return err
 		}
 		_, err = tx.Exec(ctx, script)
@@ -114,18 +118,49 @@ func findTree(ctx context.Context, tx pgx.Tx, table string) ([]relation, error) 
 	return tree, nil
 }
 
-func checkColumns(ctx context.Context, tx pgx.Tx, r relation, t fence.Template) error {
+// columnTypes returns the types of the template's columns.
+func columnTypes(ctx context.Context, tx pgx.Tx, r relation, t fence.Template) (map[string]string, error) {
+	types := map[string]string{}
 	for _, name := range t.Columns() {
-		var one int
-		err := tx.QueryRow(ctx, "SELECT 1 FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attname = $2 AND attnum > 0 AND NOT attisdropped", r.oid, name).Scan(&one)
+		var typ string
+		err := tx.QueryRow(ctx, "SELECT atttypid::regtype::text FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attname = $2 AND attnum > 0 AND NOT attisdropped", r.oid, name).Scan(&typ)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return headgate.NewError(headgate.CodeInvalidArgument, "%s has no column %s.", clip(r.ident()), clip(name))
+			return nil, headgate.NewError(headgate.CodeInvalidArgument, "%s has no column %s.", clip(r.ident()), clip(name))
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
+		types[name] = typ
 	}
-	return nil
+	return types, nil
+}
+
+// fixed are the types whose text no setting of a session changes, and an
+// expression that gives it for them. It fails for a type whose text a setting
+// does change, should the column become one.
+var fixed = map[string]string{
+	"text": "pg_catalog.textcat(%s, '')", "character varying": "pg_catalog.textcat(%s, '')", "uuid": "CAST(CAST(%s AS uuid) AS text)",
+	"smallint": "CAST(CAST(%s AS bigint) AS text)", "integer": "CAST(CAST(%s AS bigint) AS text)", "bigint": "CAST(CAST(%s AS bigint) AS text)",
+}
+
+// settings are what a key's text could depend on. A function pays for each of
+// them at each call.
+const settings = `
+-- A key reads the same in every session, whatever its settings.
+SET datestyle = 'ISO, YMD' SET timezone = 'UTC' SET intervalstyle = 'postgres'
+SET extra_float_digits = 1 SET bytea_output = 'hex' SET lc_monetary = 'C'`
+
+// resourceSQL returns the resource of a row as an expression, and the settings
+// that it needs.
+func resourceSQL(t fence.Template, types map[string]string, row string) (expr, needs string) {
+	return t.Expr(func(column string) string {
+		ref := row + fence.Ident(column)
+		form, ok := fixed[types[column]]
+		if !ok {
+			form, needs = "CAST(%s AS text)", settings
+		}
+		return fmt.Sprintf(form, ref)
+	}), needs
 }
 
 // The names of triggers. Statements' triggers fire in the order of their
@@ -151,8 +186,10 @@ func dropTriggers(tree []relation) string {
 	return b.String()
 }
 
-func (c Config) tableScript(tree []relation, t fence.Template) (string, error) {
-	expr := t.SQL("")
+func (c Config) tableScript(tree []relation, t fence.Template, types map[string]string) (string, error) {
+	expr, needs := resourceSQL(t, types, "")
+	before, _ := resourceSQL(t, types, "OLD.")
+	after, _ := resourceSQL(t, types, "NEW.")
 	if strings.Contains(expr, "$headgate$") {
 		return "", headgate.NewError(headgate.CodeInvalidArgument, "The resource template holds $headgate$.")
 	}
@@ -168,7 +205,7 @@ func (c Config) tableScript(tree []relation, t fence.Template) (string, error) {
 	case !constant:
 		function = tableSQL
 	}
-	b.WriteString(c.fill(strings.NewReplacer("@rows", rows, "@expr", expr, "@oldexpr", t.SQL("OLD."), "@newexpr", t.SQL("NEW.")).Replace(function)))
+	b.WriteString(c.fill(strings.NewReplacer("@rows", rows, "@settings", needs, "@expr", expr, "@oldexpr", before, "@newexpr", after).Replace(function)))
 	if function != "" {
 		fmt.Fprintf(&b, "REVOKE ALL ON FUNCTION %s.%s() FROM PUBLIC;\n", fence.Ident(c.private()), rows)
 		b.WriteString(c.ownedRows(rows))
@@ -302,11 +339,12 @@ func (c Config) TableScript(ctx context.Context, conn *pgx.Conn, table, template
 	}
 	err = inTx(ctx, conn, func(tx pgx.Tx) error {
 		tree, err := findTree(ctx, tx, table)
-		if err == nil {
-			err = checkColumns(ctx, tx, tree[0], t)
+		if err != nil {
+			return err
 		}
+		types, err := columnTypes(ctx, tx, tree[0], t)
 		if err == nil {
-			script, err = c.tableScript(tree, t)
+			script, err = c.tableScript(tree, t, types)
 		}
 		return err
 	})

@@ -1,7 +1,7 @@
 -- The newest grant of each resource that this database was told of. The epoch
 -- is part of a key: raising it takes the lock that a guard's FOR KEY SHARE
 -- excludes, and closing the gate does not.
-CREATE TABLE @private.fences (
+CREATE TABLE IF NOT EXISTS @private.fences (
   resource bytea   PRIMARY KEY,
   epoch    bigint  NOT NULL CHECK (epoch > 0),
   nonce    bytea   NOT NULL CHECK (octet_length(nonce) = 16),
@@ -11,28 +11,28 @@ CREATE TABLE @private.fences (
 ) WITH (fillfactor = 50);
 
 -- No row goes and no epoch falls, so that none is ever accepted twice.
-CREATE FUNCTION @private.fences_stay() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION @private.fences_stay() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   RAISE EXCEPTION 'fences are never deleted';
 END $$;
-CREATE TRIGGER fences_stay BEFORE DELETE OR TRUNCATE ON @private.fences
+CREATE OR REPLACE TRIGGER fences_stay BEFORE DELETE OR TRUNCATE ON @private.fences
   FOR EACH STATEMENT EXECUTE FUNCTION @private.fences_stay();
 ALTER TABLE @private.fences ENABLE ALWAYS TRIGGER fences_stay;
 
-CREATE FUNCTION @private.fences_rise() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION @private.fences_rise() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF new.epoch < old.epoch THEN
     RAISE EXCEPTION 'epochs never fall';
   END IF;
   RETURN new;
 END $$;
-CREATE TRIGGER fences_rise BEFORE UPDATE OF epoch ON @private.fences
+CREATE OR REPLACE TRIGGER fences_rise BEFORE UPDATE OF epoch ON @private.fences
   FOR EACH ROW EXECUTE FUNCTION @private.fences_rise();
 ALTER TABLE @private.fences ENABLE ALWAYS TRIGGER fences_rise;
 
 -- First phase of a takeover: what the older grant begins from now on is
 -- refused. It waits for no transaction that is under way.
-CREATE FUNCTION @public.fence_gate(resource text, epoch bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION @public.fence_gate(resource text, epoch bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE STRICT SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   UPDATE @private.fences f SET closing = true
@@ -43,14 +43,14 @@ END $$;
 -- Second phase: from its commit on only the new grant passes. It waits for
 -- the older grant's transactions, and is a transaction of its own, so that it
 -- can wait for nothing that waits for it.
-CREATE FUNCTION @public.fence_seal(resource text, epoch bigint, nonce text) RETURNS boolean
+CREATE OR REPLACE FUNCTION @public.fence_seal(resource text, epoch bigint, nonce text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   name  bytea := convert_to(resource, 'UTF8');
   raw   bytea;
   stored record;
 BEGIN
-  IF resource IS NULL OR epoch IS NULL OR nonce IS NULL OR nonce !~ '^[A-Za-z0-9_-]{22}$' OR epoch <= 0 OR octet_length(name) NOT BETWEEN 1 AND 1024 THEN
+  IF NOT @private.well_formed(resource, epoch, nonce) THEN
     RAISE EXCEPTION 'headgate: no valid fence to seal' USING SCHEMA = '@private', ERRCODE = 'HG002';
   END IF;
   IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
@@ -78,9 +78,8 @@ END $$;
 
 -- For a database restored from a backup, before anyone writes: no grant that
 -- the backup knows is good any more.
-CREATE FUNCTION @public.fence_close_all() RETURNS bigint
+CREATE OR REPLACE FUNCTION @public.fence_close_all() RETURNS bigint
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   WITH closed AS (UPDATE @private.fences SET closing = true WHERE NOT closing RETURNING 1)
   SELECT count(*) FROM closed;
 $$;
-REVOKE ALL ON FUNCTION @public.fence_gate(text, bigint), @public.fence_seal(text, bigint, text), @public.fence_close_all() FROM PUBLIC;

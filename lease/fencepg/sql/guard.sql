@@ -1,20 +1,14 @@
--- The guard itself. It locks the row under this epoch until the transaction
--- ends: whoever raises the epoch waits, and a guard that comes while it is
--- being raised waits for the outcome. Called by the functions below only.
-CREATE FUNCTION @private.pass(r text, e bigint, n text) RETURNS void
+-- Says why a fence does not pass. Called when it was not found, by the
+-- functions below only.
+CREATE FUNCTION @private.refuse(r text, e bigint, n text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   stored record;
 BEGIN
-  PERFORM FROM @table l
-    WHERE l.resource = convert_to(r, 'UTF8')
-      AND l.epoch = e --epoch
-      AND translate(rtrim(encode(l.nonce, 'base64'), '='), '+/', '-_') = n --nonce
-      AND NOT l.closing --gate
-      AND @alive --expiry
-    FOR KEY SHARE; --lock
-  IF FOUND THEN
-    RETURN;
+  IF r IS NULL OR e IS NULL OR n IS NULL THEN
+    RAISE EXCEPTION 'headgate: the fence is missing' USING SCHEMA = '@private', ERRCODE = 'HG002', HINT = 'Acquire the lease and pass its resource, epoch and nonce.';
+  ELSIF NOT @private.well_formed(r, e, n) THEN
+    RAISE EXCEPTION 'headgate: the fence is of no grant' USING SCHEMA = '@private', ERRCODE = 'HG002', HINT = 'Pass resource, epoch and nonce as the lease has them.';
   END IF;
   SELECT l.epoch, translate(rtrim(encode(l.nonce, 'base64'), '='), '+/', '-_') AS nonce, l.closing, @alive AS alive
     INTO stored FROM @table l WHERE l.resource = convert_to(r, 'UTF8');
@@ -32,79 +26,120 @@ BEGIN
   RAISE EXCEPTION 'headgate: the lease on % ran out', r USING SCHEMA = '@private', ERRCODE = 'HG005', HINT = 'Renew the lease; if that is refused, stop.';
 END $$;
 
--- What an application calls first in a transaction. It notes the fence for
--- the triggers of fenced tables: for this transaction only, of which it notes
--- the number, so that a setting that was left behind counts for nothing.
-CREATE FUNCTION @public.fence(resource text, epoch bigint, nonce text) RETURNS boolean
+-- What an application calls first in a transaction. It locks the row of the
+-- lease under this epoch until the transaction ends: whoever raises the epoch
+-- waits, and a guard that comes while it is being raised waits for the
+-- outcome.
+--
+-- It notes the fence for the triggers of fenced tables: for this transaction
+-- only, of which it notes the number, so that a setting that was left behind
+-- counts for nothing. The note is the number and a line for each fence, the
+-- newest first: RESOURCE TAB EPOCH TAB NONCE.
+--
+-- This runs in every fenced transaction, so it is one function with one query.
+CREATE OR REPLACE FUNCTION @public.fence(resource text, epoch bigint, nonce text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+  r     text := resource;
+  e     bigint := epoch;
+  n     text := nonce;
+  name  bytea := convert_to(resource, 'UTF8');
   noted text := current_setting('@setting', true);
   own   text;
-  held  jsonb := '{}';
+  line  text;
 BEGIN
-  IF resource IS NULL OR epoch IS NULL OR nonce IS NULL THEN
-    RAISE EXCEPTION 'headgate: the fence is missing' USING SCHEMA = '@private', ERRCODE = 'HG002', HINT = 'Acquire the lease and pass its resource, epoch and nonce.';
+  @pass
+  IF NOT FOUND THEN
+    RETURN @private.refuse(r, e, n); --missing
   END IF;
-  PERFORM @private.pass(resource, epoch, nonce);
-  own := pg_current_xact_id()::text;
-  IF noted LIKE '{"x": "' || own || '"%' THEN
-    held := noted::jsonb -> 'f';
+  own := pg_current_xact_id()::text || E'\n';
+  line := r || E'\t' || e || E'\t' || n || E'\n';
+  IF noted IS NULL OR NOT starts_with(noted, own) THEN
+    noted := own || line;
+  ELSIF strpos(noted, E'\n' || line) = 0 THEN
+    noted := own || line || substr(noted, length(own) + 1); --others
   END IF;
-  held := held || jsonb_build_object(resource, jsonb_build_array(epoch::text, nonce));
-  PERFORM set_config('@setting', '{"x": "' || own || '", "f": ' || held::text || '}', true);
+  noted := set_config('@setting', noted, true);
   RETURN true;
 END $$;
 
 -- The same with the lease's token as it came. Its signature is not checked:
--- the nonce in it is.
-CREATE FUNCTION @public.fence(token text) RETURNS boolean
+-- the nonce in it is. What cannot be read is no fence, whatever is wrong with
+-- it; the lock is taken after the block that catches that.
+CREATE OR REPLACE FUNCTION @public.fence(token text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  part text := translate(split_part(token, '.', 2), '-_', '+/');
+  part text;
   said jsonb;
+  r    text;
+  e    bigint;
 BEGIN
   IF token IS NULL OR token = '' THEN
     RAISE EXCEPTION 'headgate: the fence is missing' USING SCHEMA = '@private', ERRCODE = 'HG002', HINT = 'Acquire the lease and pass its token.';
   ELSIF length(token) > 4096 OR token !~ '^hgl1\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$' THEN
     RAISE EXCEPTION 'headgate: the fence is no lease token' USING SCHEMA = '@private', ERRCODE = 'HG002';
   END IF;
-  said := convert_from(decode(part || repeat('=', (4 - length(part) % 4) % 4), 'base64'), 'UTF8')::jsonb;
-  RETURN @public.fence(said ->> 'res', (said ->> 'epoch')::bigint, said ->> 'nonce');
+  BEGIN
+    part := translate(split_part(token, '.', 2), '-_', '+/');
+    said := convert_from(decode(part || repeat('=', (4 - length(part) % 4) % 4), 'base64'), 'UTF8')::jsonb;
+    IF jsonb_typeof(said -> 'res') = 'string' THEN
+      r := said ->> 'res';
+    END IF;
+    e := (said ->> 'epoch')::bigint;
+  EXCEPTION WHEN data_exception OR program_limit_exceeded THEN --malformed
+    RAISE EXCEPTION 'headgate: the fence is no lease token' USING SCHEMA = '@private', ERRCODE = 'HG002';
+  END;
+  RETURN @public.fence(r, e, said ->> 'nonce');
 END $$;
 
 -- What the triggers ask: does this transaction hold a fence on the resource,
 -- and is it still good? Asking anew also takes the lock anew that a rolled
 -- back savepoint has dropped.
-CREATE FUNCTION @private.holds(r text) RETURNS void
+CREATE FUNCTION @private.holds(r text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
+  name  bytea := convert_to(r, 'UTF8');
   noted text := current_setting('@setting', true);
-  said  jsonb;
+  start integer;
+  said  text;
+  e     bigint;
+  n     text;
 BEGIN
   IF noted IS NULL OR noted = '' THEN
     RAISE EXCEPTION 'headgate: the table is fenced and the transaction names no fence' USING SCHEMA = '@private', ERRCODE = 'HG002', HINT = 'Call headgate.fence first in the transaction.';
   END IF;
-  said := noted::jsonb;
-  IF said ->> 'x' IS DISTINCT FROM pg_current_xact_id_if_assigned()::text THEN --transaction
+  said := pg_current_xact_id_if_assigned()::text || E'\n';
+  IF said IS NULL OR NOT starts_with(noted, said) THEN --transaction
     RAISE EXCEPTION 'headgate: the fence belongs to another transaction' USING SCHEMA = '@private', ERRCODE = 'HG002', HINT = 'Call headgate.fence first in every transaction; never set @setting.';
   END IF;
-  said := said -> 'f' -> r;
-  IF said IS NULL OR r IS NULL THEN
+  start := strpos(noted, E'\n' || r || E'\t');
+  IF r IS NULL OR start = 0 THEN
     RAISE EXCEPTION 'headgate: the row belongs to %, for which the transaction holds no fence', coalesce(r, 'no resource') USING SCHEMA = '@private', ERRCODE = 'HG004';
   END IF;
-  PERFORM @private.pass(r, (said ->> 0)::bigint, said ->> 1); --again
+  noted := substr(noted, start + length(r) + 2);
+  said := split_part(noted, E'\t', 1);
+  IF said = '' OR length(said) > 18 OR translate(said, '0123456789', '') <> '' THEN
+    RAISE EXCEPTION 'headgate: the fence cannot be read' USING SCHEMA = '@private', ERRCODE = 'HG002', HINT = 'Never set @setting.';
+  END IF;
+  e := said::bigint;
+  n := split_part(split_part(noted, E'\n', 1), E'\t', 2);
+  @pass
+  IF NOT FOUND THEN
+    RETURN @private.refuse(r, e, n); --again
+  END IF;
+  RETURN true;
 END $$;
 
-CREATE FUNCTION @private.fence_statement() RETURNS trigger
+CREATE OR REPLACE FUNCTION @private.fence_statement() RETURNS trigger
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  good boolean := @private.holds(TG_ARGV[0]);
 BEGIN
-  PERFORM @private.holds(TG_ARGV[0]);
   RETURN NULL;
 END $$;
 
-CREATE FUNCTION @private.fence_never() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION @private.fence_never() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   RAISE EXCEPTION 'headgate: a table whose rows belong to many resources cannot be truncated' USING SCHEMA = '@private', ERRCODE = 'HG003', HINT = 'Delete the rows under their fences.';
 END $$;
-REVOKE ALL ON FUNCTION @private.pass(text, bigint, text), @private.holds(text), @private.fence_statement(), @private.fence_never(),
-  @public.fence(text, bigint, text), @public.fence(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @private.refuse(text, bigint, text), @private.holds(text), @private.fence_statement(), @private.fence_never() FROM PUBLIC;

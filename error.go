@@ -68,8 +68,20 @@ type Error struct {
 	// Quarantine is the id of the record that keeps what was refused, if there
 	// is one.
 	Quarantine string
+	// Held are the leases behind lease_held: those that others hold, by
+	// resource. It is empty when none is held and others only wait before.
+	Held []HeldLease
 	// Err is the cause, for logs; it is never shown to clients.
 	Err error
+}
+
+// HeldLease is a lease that another holds.
+type HeldLease struct {
+	Resource string
+	Holder   string // the principal
+	Worker   string // which of its workers, in its own words
+	// ExpiresIn is how long it lasts unless it is renewed.
+	ExpiresIn time.Duration
 }
 
 // Place is a place in a text: Offset counts bytes from 0, Line and Column count

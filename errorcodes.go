@@ -29,6 +29,7 @@ const (
 	CodeLeaseClosing         Code = "lease_closing"
 	CodeLeaseExpired         Code = "lease_expired"
 	CodeLeaseLost            Code = "lease_lost"
+	CodeSealFailed           Code = "seal_failed"
 	CodeTooLarge             Code = "too_large"
 	CodeUnsupportedMediaType Code = "unsupported_media_type"
 	CodeContractUnknown      Code = "contract_unknown"
@@ -92,6 +93,7 @@ var codes = [...]CodeInfo{
 	{CodeLeaseClosing, 409, NotApplied, RetryNever, "The lease is being revoked", "Stop and release the lease."},
 	{CodeLeaseExpired, 412, NotApplied, RetryAfterFix, "The lease ran out before the write", "Renew the lease; if that is refused, stop."},
 	{CodeLeaseLost, 410, NotApplied, RetryNever, "The lease was superseded or has ended", "Stop: what you still do for it will be refused."},
+	{CodeSealFailed, 503, NotApplied, RetryLater, "A target could not be told of the new lease, which was given back", "See to the target that is named, then acquire with a new request id."},
 	{CodeTooLarge, 413, NotApplied, RetryAfterFix, "The request or an event in it is larger than allowed", "Send less at once; keep large content elsewhere and send a reference."},
 	{CodeUnsupportedMediaType, 415, NotApplied, RetryAfterFix, "The content type or encoding is not supported", "Use one of the content types in the documentation."},
 	{CodeContractUnknown, 422, NotApplied, RetryAfterFix, "No contract is registered for the type", "Register a contract for the type, or correct the type."},

@@ -13,6 +13,7 @@ type AcquireRequest struct {
 	MaxHoldMS int64    `json:"max_hold_ms,omitempty" doc:"No renewal goes beyond this; default: none"`
 	RequestID string   `json:"request_id,omitempty" doc:"Names this call, so that repeating it after a lost answer returns the same grant"`
 	Audience  []string `json:"audience,omitempty" doc:"Targets beside Headgate that the token is for"`
+	Seal      []string `json:"seal,omitempty" doc:"Configured targets that must know of the lease before the answer; when one cannot be told in time, the lease is given back"`
 }
 
 // Lease is a granted lease. Durations count from when the request was sent,

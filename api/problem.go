@@ -45,12 +45,24 @@ type Refusal struct {
 	Where     *headgate.Place `json:"where,omitempty" doc:"Place of the fault in what was sent"`
 	// Stage is where the perimeter refused an event.
 	Stage string `json:"stage,omitempty" doc:"Stage of admission that refused the event"`
+	// Holder, RetryAfterMS and Held say what stands in the way of leases.
+	Holder       string      `json:"holder,omitempty" doc:"With lease_held: who holds the first of held"`
+	RetryAfterMS int64       `json:"retry_after_ms,omitempty" doc:"With lease_held: how long to wait at most, unless a holder renews"`
+	Held         []HeldLease `json:"held,omitempty" doc:"With lease_held: the leases of the request that others hold, by resource"`
 	// Violations are ordered by offset, then by code.
 	Violations []headgate.Violation `json:"violations,omitempty" doc:"Faults of the payload, by offset"`
 	// Truncated counts violations that are not listed.
 	Truncated int `json:"truncated,omitempty" doc:"Violations that are not listed"`
 	// Quarantine is the id of the record that keeps what was refused.
 	Quarantine string `json:"quarantine,omitempty" doc:"Id of the quarantine record that keeps the refused event"`
+}
+
+// HeldLease is a lease that another holds.
+type HeldLease struct {
+	Resource    string `json:"resource"`
+	Holder      string `json:"holder"`
+	Worker      string `json:"worker,omitempty"`
+	ExpiresInMS int64  `json:"expires_in_ms" doc:"How long it lasts unless it is renewed"`
 }
 
 // NewRefusal describes an error. Only what may be shown to a client is taken
@@ -64,6 +76,15 @@ func NewRefusal(err *headgate.Error) Refusal {
 	if v := err.Verdict; v != nil {
 		r.Violations, r.Truncated = v.Violations, v.Truncated
 	}
+	if err.Code == headgate.CodeLeaseHeld {
+		r.RetryAfterMS = max(err.RetryAfter.Milliseconds(), 1)
+	}
+	for i, h := range err.Held {
+		if i == 0 {
+			r.Holder = h.Holder
+		}
+		r.Held = append(r.Held, HeldLease{Resource: h.Resource, Holder: h.Holder, Worker: h.Worker, ExpiresInMS: h.ExpiresIn.Milliseconds()})
+	}
 	return r
 }
 
@@ -72,6 +93,11 @@ func (r *Refusal) Err() *headgate.Error {
 	e := &headgate.Error{
 		Code: r.Code, Detail: r.Detail, Fix: r.Fix, Outcome: r.Outcome,
 		RetryAfter: time.Duration(r.RetryAfter * float64(time.Second)), Attribute: r.Attribute, Where: r.Where, Quarantine: r.Quarantine,
+	}
+	for _, h := range r.Held {
+		e.Held = append(e.Held, headgate.HeldLease{
+			Resource: h.Resource, Holder: h.Holder, Worker: h.Worker, ExpiresIn: time.Duration(h.ExpiresInMS) * time.Millisecond,
+		})
 	}
 	if len(r.Violations) > 0 {
 		e.Verdict = &headgate.Verdict{Violations: r.Violations, Truncated: r.Truncated}

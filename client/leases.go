@@ -139,7 +139,7 @@ func (w *LeaseWatch) Next() (api.LeaseState, error) {
 func (c *Client) AcquireLease(ctx context.Context, resource string, w hold.Want) (hold.Granted, error) {
 	out, err := c.Acquire(ctx, resource, api.AcquireRequest{
 		Worker: w.Worker, TTLMS: w.TTL.Milliseconds(), WaitMS: w.Wait.Milliseconds(), MaxHoldMS: w.MaxHold.Milliseconds(),
-		RequestID: w.RequestID, Audience: w.Audience,
+		RequestID: w.RequestID, Audience: w.Audience, Seal: w.Seal,
 	})
 	return granted(&out), err
 }

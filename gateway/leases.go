@@ -12,7 +12,6 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/lease"
-	"github.com/headgate/headgate/store"
 )
 
 func (g *Gateway) addLeases() {
@@ -38,7 +37,7 @@ func (g *Gateway) addHolding() {
 		Description: "Needs the resource among the principal's lease patterns. The holder is the principal. Waiting calls are served in order. " + resourceNote,
 		Requests:    []Body{{Media: api.TypeJSON, Of: api.AcquireRequest{}, Doc: "May be left out"}},
 		Responses: append(ok("Granted", api.Lease{}),
-			Response{Status: http.StatusConflict, Doc: "Held by another; retry_after_ms says for how long at most", Media: api.TypeProblem, Of: heldProblem{}}),
+			Response{Status: http.StatusConflict, Doc: "Held by others, whom held names; retry_after_ms says how long to wait at most, unless they renew", Media: api.TypeProblem, Of: api.Problem{}}),
 		Handle: g.acquireLease,
 	})
 	g.Handle(Route{
@@ -100,13 +99,6 @@ func (g *Gateway) addLeaseViews() {
 	})
 }
 
-// heldProblem is the problem of a lease that another holds.
-type heldProblem struct {
-	api.Problem
-	Holder       string `json:"holder,omitempty"`
-	RetryAfterMS int64  `json:"retry_after_ms,omitempty"`
-}
-
 // millis reads a member in milliseconds; the service judges the range.
 func millis(ms int64) time.Duration {
 	const most = int64(365 * 24 * time.Hour / time.Millisecond)
@@ -124,11 +116,8 @@ func (g *Gateway) acquireLease(c *Call) error {
 	defer done()
 	grants, err := g.cfg.Leases.Acquire(ctx, c.Principal, lease.Request{
 		Resources: append([]string{c.Path("resource")}, in.Also...), Worker: in.Worker, TTL: millis(in.TTLMS), Wait: min(millis(in.WaitMS), lease.MaxWait),
-		MaxHold: millis(in.MaxHoldMS), RequestID: in.RequestID, Audience: in.Audience,
+		MaxHold: millis(in.MaxHoldMS), RequestID: in.RequestID, Audience: in.Audience, Seal: in.Seal,
 	})
-	if headgate.CodeOf(err) == headgate.CodeLeaseHeld {
-		return c.leaseHeld(headgate.AsError(err))
-	}
 	if err != nil {
 		return err
 	}
@@ -147,25 +136,6 @@ func (g *Gateway) acquireLease(c *Call) error {
 		}
 	}
 	return c.JSON(http.StatusOK, out)
-}
-
-// leaseHeld answers with the holder, as far as the caller may know it.
-func (c *Call) leaseHeld(e *headgate.Error) error {
-	p := heldProblem{Problem: api.NewProblem(e, c.RequestID), RetryAfterMS: max(e.RetryAfter.Milliseconds(), 1)}
-	if st, err := c.g.cfg.Leases.Get(c.Context(), c.Path("resource")); err == nil && st.Held() {
-		p.Holder = st.Holder
-	}
-	if c.wantsAgentText() {
-		c.problem(p.Problem)
-		return nil
-	}
-	setRetryAfter(c.W.Header(), p.Status, p.Refusal)
-	b, err := json.Marshal(p)
-	if err != nil {
-		return err
-	}
-	c.write(p.Status, api.TypeProblem, append(b, '\n'))
-	return nil
 }
 
 func (g *Gateway) renewLease(c *Call) error {
@@ -252,7 +222,7 @@ func (g *Gateway) listLeases(c *Call) error {
 		return headgate.NewError(headgate.CodeInvalidArgument, "The parameter held must be true or false.")
 	}
 	out := api.Leases{Leases: []api.LeaseState{}}
-	f := store.LeaseFilter{Prefix: c.Query("prefix"), After: c.Query("cursor"), Held: held == "true", Limit: 1000}
+	f := lease.Filter{Prefix: c.Query("prefix"), After: c.Query("cursor"), Held: held == "true", Limit: 1000}
 	for len(out.Leases) <= limit { // one more than asked for tells that there is a next page
 		rows, err := g.cfg.Leases.List(c.Context(), f)
 		if err != nil {

@@ -62,14 +62,21 @@ func TestLeasesOverHTTP(t *testing.T) {
 	if got.Resource != resource || got.EpochText == "" || got.Epoch == 0 || got.ExpiresInMS < 59_000 || got.ExpiresInMS > 60_000 {
 		t.Errorf("%+v", got)
 	}
-	again, err := triage.Acquire(ctx, resource, api.AcquireRequest{TTLMS: 60_000, RequestID: "r1"})
+	again, err := triage.Acquire(ctx, resource, api.AcquireRequest{TTLMS: 60_000, RequestID: "r1", Worker: "w7", Audience: []string{"crm"}})
 	if err != nil || again.Epoch != got.Epoch || !again.Again {
 		t.Errorf("%+v, %v", again, err)
 	}
-	_, err = admin.Acquire(ctx, resource, api.AcquireRequest{WaitMS: 10})
+	_, err = triage.Acquire(ctx, resource, api.AcquireRequest{TTLMS: 60_000, RequestID: "r1"})
+	wantCode(t, "the id of another request", err, headgate.CodeConflict)
+	_, err = admin.Acquire(ctx, "ticket/0", api.AcquireRequest{Also: []string{resource}, WaitMS: 10})
 	wantCode(t, "held", err, headgate.CodeLeaseHeld)
-	if e := headgate.AsError(err); e.RetryAfter <= 0 || e.Info().Retry != headgate.RetryLater {
+	e := headgate.AsError(err)
+	if e.RetryAfter <= 0 || e.Info().Retry != headgate.RetryLater || len(e.Held) != 1 || e.Held[0].Resource != resource ||
+		e.Held[0].Holder != "triage" || e.Held[0].Worker != "w7" || e.Held[0].ExpiresIn < 50*time.Second {
 		t.Errorf("%+v", e)
+	}
+	if r := api.NewRefusal(e); r.Holder != "triage" || r.RetryAfterMS < 50_000 || len(r.Held) != 1 {
+		t.Errorf("%+v", r)
 	}
 	if st, err := viewer.Lease(ctx, resource); err != nil || !st.Held || st.Holder != "triage" || st.Worker != "w7" {
 		t.Errorf("%+v, %v", st, err)

@@ -2,9 +2,11 @@ package lease
 
 import (
 	"context"
-	"errors"
+	"crypto/sha256"
+	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -32,6 +34,9 @@ type Request struct {
 	RequestID string
 	// Audience are the targets that the token is for, beside Headgate.
 	Audience []string
+	// Seal are the names of configured targets (see Config.Seal) that must know
+	// of the grant before it is returned.
+	Seal []string
 
 	internal bool // may lease Headgate's own roles
 }
@@ -86,6 +91,7 @@ func (r *Request) check(p *headgate.Principal) *headgate.Error {
 		return bad("worker and request_id are at most 128 printable characters.")
 	}
 	r.Audience = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(r.Audience), OwnAudience))))
+	r.Seal = slices.Compact(slices.Sorted(slices.Values(r.Seal)))
 	return checkAudience(r.Audience)
 }
 
@@ -103,107 +109,44 @@ func printable(s string, most int) bool {
 }
 
 // Acquire grants the leases of a request in the order of their resources,
-// waiting at most as long as it says. A call that ended without an answer may
-// have been granted; with the same RequestID it can be repeated.
+// waiting at most as long as it says, and seals the targets that it names. A
+// call that ended without an answer may have been granted; with the same
+// RequestID it can be repeated.
 //
-// Errors: lease_held, with how long to wait; conflict when the request id was
-// used for a grant that has ended; forbidden; overloaded when too many wait.
+// Errors: lease_held, with who holds what and how long to wait; conflict
+// when the request id was used for another request, or for a grant that has
+// ended; seal_failed when a target could not be sealed, whereupon the leases
+// were given back; forbidden; overloaded when too many wait.
 func (s *Service) Acquire(ctx context.Context, p *headgate.Principal, r Request) ([]Grant, error) {
 	if err := r.check(p); err != nil {
 		return nil, err
 	}
-	t, err := s.queue.join(p.Name, r.Resources, r.Wait > 0)
-	if err != nil {
+	if err := s.knowsTargets(r.Seal); err != nil {
 		return nil, err
 	}
-	if t == nil { // others wait, and this call would not
-		return nil, s.heldNow(ctx, r.Resources[0])
-	}
-	defer s.queue.leave(t)
 	end := time.Now().Add(r.Wait)
-	for {
-		wait := time.Until(end)
-		var refusal *headgate.Error
-		if s.queue.first(t) {
-			grants, err := s.try(ctx, p, &r)
-			if err == nil {
-				return grants, nil
-			}
-			if errors.Is(err, store.ErrGuarded) {
-				refusal = headgate.NewError(headgate.CodeLeaseHeld, "A write under the lease before is still in flight.")
-				refusal.RetryAfter = guardedPause
-			} else if refusal = headgate.AsError(err); refusal == nil || refusal.Code != headgate.CodeLeaseHeld {
-				return nil, err
-			}
-			wait = min(wait, pollEvery, max(refusal.RetryAfter, time.Millisecond))
-		}
-		switch {
-		case wait > 0:
-		case refusal != nil:
-			return nil, refusal
-		default:
-			return nil, s.heldNow(ctx, r.Resources[0])
-		}
-		if err := pause(ctx, t.wake, wait); err != nil {
-			return nil, &headgate.Error{Code: headgate.CodeCanceled, Outcome: headgate.NotApplied, Err: err, Detail: "The caller went away."}
-		}
+	grants, err := s.acquire(ctx, p, &r, end)
+	if err != nil || len(r.Seal) == 0 {
+		return grants, err
 	}
-}
-
-// heldNow is the refusal of a call that was not the first in its queue.
-func (s *Service) heldNow(ctx context.Context, resource string) error {
-	l, now, err := s.look(ctx, resource)
-	if headgate.CodeOf(err) == headgate.CodeNotFound {
-		err = nil
-	}
-	if err != nil {
-		return err
-	}
-	return held(&l, resource, now)
-}
-
-func held(l *store.Lease, resource string, now time.Time) *headgate.Error {
-	e := headgate.NewError(headgate.CodeLeaseHeld, "The lease on %s is held by %s.", resource, heldBy(l))
-	if left := l.Expires.Sub(now); l.Holder != "" && left > 0 {
-		e.RetryAfter = left
-	} else {
-		e.Detail = "Others wait for the lease on " + resource + "."
-		e.RetryAfter = time.Second
-	}
-	return e
-}
-
-func heldBy(l *store.Lease) string {
-	if l.Worker != "" {
-		return l.Holder + " (" + l.Worker + ")"
-	}
-	return l.Holder
+	return s.sealed(ctx, p, &r, grants, end)
 }
 
 // try grants everything now or returns lease_held. It looks first: a call that
 // is denied takes no writer.
 func (s *Service) try(ctx context.Context, p *headgate.Principal, r *Request) ([]Grant, error) {
-	err := s.cfg.Store.View(ctx, func(ctx context.Context, tx *store.Tx) error {
-		now, err := tx.Leases.Now(ctx)
-		if err != nil {
-			return err
-		}
-		for _, resource := range r.Resources {
-			l, err := tx.Leases.Get(ctx, resource)
-			if headgate.CodeOf(err) == headgate.CodeNotFound {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			if !free(&l, now) && !l.Expires.After(now.Add(l.TTL)) && !again(&l, p, r) {
-				return held(&l, resource, now)
-			}
-		}
-		return nil
+	var refusal *headgate.Error
+	err := s.cfg.Store.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		refusal, err = standing(ctx, tx, r.Resources, func(l *store.Lease, now time.Time) bool {
+			return l.Expires.After(now.Add(l.TTL)) || again(l, p, r) || reused(l, p, r)
+		})
+		return err
 	})
 	if err != nil {
 		return nil, err
+	}
+	if refusal != nil {
+		return nil, refusal
 	}
 	nonces := make([]byte, nonceSize*len(r.Resources))
 	s.randMu.Lock()
@@ -213,7 +156,6 @@ func (s *Service) try(ctx context.Context, p *headgate.Principal, r *Request) ([
 		return nil, headgate.NewError(headgate.CodeInternal, "no randomness for a nonce: %v", err)
 	}
 	var rows []store.Lease
-	var refusal *headgate.Error
 	var now time.Time
 	took, same := 0, false
 	err = s.cfg.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
@@ -239,6 +181,7 @@ func (s *Service) grantAll(
 	rows *[]store.Lease, refusal **headgate.Error, took *int, same *bool,
 ) error {
 	var old []store.Lease
+	var standing []headgate.HeldLease
 	repeats := 0
 	for _, resource := range r.Resources {
 		l, err := tx.Leases.Get(ctx, resource)
@@ -249,6 +192,11 @@ func (s *Service) grantAll(
 			return err
 		}
 		switch {
+		case reused(&l, p, r):
+			return &headgate.Error{
+				Code: headgate.CodeConflict, Detail: "The request id was used for another request.",
+				Fix: "Repeat the very same request, or acquire with a new request id.",
+			}
 		case again(&l, p, r):
 			if l.Holder == "" || l.Closing || !l.Expires.After(now) {
 				return &headgate.Error{
@@ -264,17 +212,20 @@ func (s *Service) grantAll(
 				}
 				l.Expires = now.Add(l.TTL)
 			}
-			*refusal = held(&l, resource, now)
-			return nil
+			standing = append(standing, heldOf(&l, now))
 		}
 		old = append(old, l)
+	}
+	if len(standing) > 0 {
+		*refusal = held(standing)
+		return nil
 	}
 	if repeats == len(old) {
 		*rows, *same = old, true
 		return nil
 	}
 	if repeats > 0 {
-		return headgate.NewError(headgate.CodeConflict, "The request id was used for other resources.")
+		return headgate.NewError(headgate.CodeConflict, "The grant of this request id has ended in part.")
 	}
 	for i := range old {
 		if old[i].Holder != "" {
@@ -297,8 +248,29 @@ func again(l *store.Lease, p *headgate.Principal, r *Request) bool {
 	return r.RequestID != "" && l.Request == requestKey(p, r)
 }
 
-// requestKey keeps the request ids of principals apart.
-func requestKey(p *headgate.Principal, r *Request) string { return p.Name + " " + r.RequestID }
+// reused: the request id was used for another request before.
+func reused(l *store.Lease, p *headgate.Principal, r *Request) bool {
+	if r.RequestID == "" {
+		return false
+	}
+	key := requestKey(p, r)
+	return l.Request != key && len(l.Request) == len(key) && l.Request[:len(key)-digestSize] == key[:len(key)-digestSize]
+}
+
+// digestSize is how long the digest of a request is, in its key.
+const digestSize = 16
+
+// requestKey keeps the request ids of principals apart, and what was asked for
+// under one id: all but how long to wait and which targets to seal.
+func requestKey(p *headgate.Principal, r *Request) string {
+	h := sha256.New()
+	for _, list := range [][]string{r.Resources, {r.Worker, r.TTL.String(), r.MaxHold.String()}, r.Audience} {
+		for _, s := range append([]string{strconv.Itoa(len(list))}, list...) {
+			fmt.Fprintf(h, "%d:%s", len(s), s) // a hash takes everything
+		}
+	}
+	return p.Name + " " + r.RequestID + " " + encoding.EncodeToString(h.Sum(nil))[:digestSize]
+}
 
 func (s *Service) grantOf(old *store.Lease, p *headgate.Principal, r *Request, nonce []byte, now time.Time) store.Lease {
 	l := store.Lease{
@@ -354,6 +326,6 @@ func (s *Service) token(l *store.Lease, now time.Time) (string, error) {
 // changed tells this node's waiters and watchers of a committed row.
 func (s *Service) changed(l *store.Lease) {
 	s.seen.raise(l.Resource, l.Epoch)
-	s.queue.notify(l.Resource)
+	s.queue.notify(l.Resource, time.Now())
 	s.watch.notify(l.Resource)
 }

@@ -34,7 +34,7 @@ func (s *Service) NodeKeeper() hold.Keeper {
 func (k *keeper) AcquireLease(ctx context.Context, resource string, w hold.Want) (hold.Granted, error) {
 	g, err := k.s.Acquire(ctx, k.p, Request{
 		Resources: []string{resource}, Worker: w.Worker, TTL: w.TTL, Wait: w.Wait, MaxHold: w.MaxHold, RequestID: w.RequestID,
-		Audience: w.Audience, internal: k.internal,
+		Audience: w.Audience, Seal: w.Seal, internal: k.internal,
 	})
 	if err != nil {
 		return hold.Granted{}, err

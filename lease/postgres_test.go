@@ -18,7 +18,7 @@ func TestOnPostgres(t *testing.T) {
 		"Guard": TestGuard, "AcquireIsExclusive": TestAcquireIsExclusive, "RenewNeedsTheWholeFence": TestRenewNeedsTheWholeFence,
 		"RequestIDs": TestRequestIDs, "Several": TestSeveralAreGrantedTogetherOrNot, "CrossedSets": TestCrossedSetsDoNotDeadlock,
 		"Revoke": TestRevoke, "MaxHold": TestMaxHold, "ClockSteps": TestClockSteps, "LostRows": TestLostRows, "KeysRotate": TestKeysRotate,
-		"TwoNodes": TestTwoNodes, "GuardIsPartOfTheWrite": TestGuardIsPartOfTheWrite, "Histories": TestHistories,
+		"TwoNodes": TestTwoNodes, "GuardIsPartOfTheWrite": TestGuardIsPartOfTheWrite, "ListsWhatIsHeld": TestListsWhatIsHeld, "Histories": TestHistories,
 	} {
 		t.Run(name, test)
 	}

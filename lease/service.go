@@ -37,6 +37,8 @@ type Config struct {
 	Waiters int
 	// PrincipalWaiters bounds those of one principal; default 1,000.
 	PrincipalWaiters int
+	// Seal are the targets that Request.Seal may name.
+	Seal map[string]Seal
 	// Superseded bounds the resources whose latest epoch is remembered;
 	// default 65,536.
 	Superseded int
@@ -73,6 +75,11 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	if cfg.Waiters < 0 || cfg.PrincipalWaiters < 0 || cfg.Superseded < 0 {
 		return nil, headgate.NewError(headgate.CodeInvalidConfig, "lease: a bound is negative")
+	}
+	for name, target := range cfg.Seal {
+		if !ValidTarget(name) || target == nil {
+			return nil, headgate.NewError(headgate.CodeInvalidConfig, "lease: the target %.80q is no target", name)
+		}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -165,15 +172,27 @@ func (s *Service) look(ctx context.Context, resource string) (l store.Lease, now
 	return l, now, err
 }
 
+// Filter selects leases.
+type Filter struct {
+	Prefix string // of the resource
+	After  string // resources above this one
+	Held   bool   // only those that somebody holds, by the store's clock
+	Limit  int    // default 100, at most 1000
+}
+
 // List returns leases, ordered by resource.
-func (s *Service) List(ctx context.Context, f store.LeaseFilter) ([]State, error) {
+func (s *Service) List(ctx context.Context, f Filter) ([]State, error) {
 	var out []State
 	err := s.cfg.Store.View(ctx, func(ctx context.Context, tx *store.Tx) error {
-		rows, err := tx.Leases.List(ctx, f)
+		now, err := tx.Leases.Now(ctx)
 		if err != nil {
 			return err
 		}
-		now, err := tx.Leases.Now(ctx)
+		by := store.LeaseFilter{Prefix: f.Prefix, After: f.After, Limit: f.Limit}
+		if f.Held {
+			by.HeldAt = now
+		}
+		rows, err := tx.Leases.List(ctx, by)
 		out = make([]State, len(rows))
 		for i := range rows {
 			out[i] = stateOf(&rows[i], now)

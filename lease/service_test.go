@@ -193,15 +193,27 @@ func TestRequestIDs(t *testing.T) {
 	}
 	_, err = ask("b", "one", "x", "y")
 	want(t, "the id of another principal", err, headgate.CodeLeaseHeld)
-	_, err = ask("a", "one", "x", "z")
-	want(t, "other resources", err, headgate.CodeConflict)
+	for _, other := range [][]string{{"x", "z"}, {"x"}, {"y"}, {"x", "y", "z"}} {
+		_, err = ask("a", "one", other...)
+		want(t, fmt.Sprint("the id for ", other), err, headgate.CodeConflict)
+	}
+	for what, q := range map[string]Request{
+		"another TTL":      {TTL: time.Minute},
+		"another worker":   {TTL: 10 * time.Second, Worker: "w"},
+		"another audience": {TTL: 10 * time.Second, Audience: []string{"crm"}},
+		"a longest hold":   {TTL: 10 * time.Second, MaxHold: time.Hour},
+	} {
+		q.Resources, q.RequestID = []string{"x", "y"}, "one"
+		_, err = r.Acquire(t.Context(), worker("a"), q)
+		want(t, what, err, headgate.CodeConflict)
+	}
 	if err := r.Release(t.Context(), worker("a"), "x", first[0].Token); err != nil {
 		t.Fatal(err)
 	}
-	_, err = ask("a", "one", "x")
-	want(t, "repeated after release", err, headgate.CodeConflict)
+	_, err = ask("a", "one", "x", "y")
+	want(t, "repeated after the release of one", err, headgate.CodeConflict)
 	r.pass(time.Hour)
-	_, err = ask("a", "one", "y")
+	_, err = ask("a", "one", "x", "y")
 	want(t, "repeated after it ran out", err, headgate.CodeConflict)
 	if _, err = ask("a", "two", "x", "y"); err != nil {
 		t.Error(err)
@@ -211,11 +223,39 @@ func TestRequestIDs(t *testing.T) {
 func TestSeveralAreGrantedTogetherOrNot(t *testing.T) {
 	r := newRig(t, memory(t))
 	r.acquire("a", "m")
-	_, err := r.Acquire(t.Context(), worker("b"), Request{Resources: []string{"z", "m", "a"}})
-	want(t, "one is held", err, headgate.CodeLeaseHeld)
+	r.pass(time.Second)
+	r.acquire("c", "n")
+	_, err := r.Acquire(t.Context(), worker("b"), Request{Resources: []string{"z", "n", "m", "a"}})
+	want(t, "two are held", err, headgate.CodeLeaseHeld)
+	held := []headgate.HeldLease{{Resource: "m", Holder: "a", ExpiresIn: 9 * time.Second}, {Resource: "n", Holder: "c", ExpiresIn: 10 * time.Second}}
+	if e := headgate.AsError(err); !slices.Equal(e.Held, held) || e.RetryAfter != 10*time.Second {
+		t.Errorf("held: %+v, retry after %s", e.Held, e.RetryAfter)
+	}
 	for _, name := range []string{"a", "z"} {
 		_, err := r.Get(t.Context(), name)
 		want(t, name, err, headgate.CodeNotFound)
+	}
+}
+
+// TestListsWhatIsHeld by the store's clock, not what once was.
+func TestListsWhatIsHeld(t *testing.T) {
+	r := newRig(t, memory(t))
+	r.acquire("a", "gone")
+	r.pass(10 * time.Second)
+	g := r.acquire("a", "given back")
+	r.acquire("a", "held")
+	if err := r.Release(t.Context(), worker("a"), "", g.Token); err != nil {
+		t.Fatal(err)
+	}
+	for held, names := range map[bool][]string{true: {"held"}, false: {"given back", "gone", "held"}} {
+		all, err := r.List(t.Context(), Filter{Held: held})
+		var got []string
+		for i := range all {
+			got = append(got, all[i].Resource)
+		}
+		if err != nil || !slices.Equal(got, names) {
+			t.Errorf("held %v: %v, %v, want %v", held, got, err, names)
+		}
 	}
 }
 

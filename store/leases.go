@@ -41,8 +41,10 @@ type Lease struct {
 type LeaseFilter struct {
 	Prefix string // of the resource
 	After  string // resources above this one
-	Held   bool   // only those that somebody holds
 	Limit  int    // default 100, at most 1000
+	// HeldAt leaves only those that somebody holds at this time of the store's
+	// clock; zero: all.
+	HeldAt time.Time
 }
 
 // Leases keeps who holds what, and the clock by which leases run out.

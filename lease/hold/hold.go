@@ -24,6 +24,9 @@ type Want struct {
 	TTL, Wait, MaxHold time.Duration
 	Worker, RequestID  string
 	Audience           []string
+	// Seal are the node's targets that must know of the lease before it is
+	// returned.
+	Seal []string
 }
 
 // Granted is a keeper's answer to an acquisition or a renewal.
@@ -101,9 +104,9 @@ func Acquire(ctx context.Context, k Keeper, resource string, o *Opts) (context.C
 	if err != nil {
 		return nil, nil, err
 	}
-	// While the call waited the lease was not yet running: counting from
-	// before the wait is too early, never too late.
-	if l.opts.Wait > 0 {
+	// While the call waited the lease was not yet running, and while targets
+	// were sealed it was: counting from the send is too early, never too late.
+	if l.opts.Wait > 0 || len(l.opts.Seal) > 0 {
 		n := time.Now()
 		again, err := k.RenewLease(ctx, resource, g.Token, l.opts.TTL)
 		if err != nil {

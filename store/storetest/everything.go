@@ -82,7 +82,7 @@ func Everything(ctx context.Context, tx *store.Tx) error {
 	try(tx.Index.Reset(ctx))
 	try2(tx.Leases.Now(ctx))
 	try2(tx.Leases.Get(ctx, "a"))
-	for _, f := range []store.LeaseFilter{{}, {Prefix: "a"}, {Held: true}, {Prefix: "a", Held: true}} {
+	for _, f := range []store.LeaseFilter{{}, {Prefix: "a"}, {HeldAt: time.Now()}, {Prefix: "a", HeldAt: time.Now()}} {
 		try2(tx.Leases.List(ctx, f))
 	}
 	try(tx.Leases.Grant(ctx, store.Lease{Resource: "a", Epoch: 1}))

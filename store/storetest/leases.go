@@ -92,7 +92,7 @@ func leaseList(t *testing.T, s store.Store) {
 	for i, n := range names {
 		l := store.Lease{Resource: n, Epoch: 1, Acquired: epoch, Expires: epoch, Changed: epoch}
 		if i%2 == 0 {
-			l.Holder = "h"
+			l.Holder, l.Expires = "h", epoch.Add(time.Duration(i)*time.Second)
 		}
 		if err := grant(t, s, l); err != nil {
 			t.Fatal(err)
@@ -105,7 +105,10 @@ func leaseList(t *testing.T, s store.Store) {
 		{store.LeaseFilter{}, names},
 		{store.LeaseFilter{Prefix: "ticket/"}, names[1:4]},
 		{store.LeaseFilter{Prefix: "ticket/", After: "ticket/1", Limit: 1}, names[2:3]},
-		{store.LeaseFilter{Held: true}, []string{"a", "ticket/10", "ticket0"}},
+		{store.LeaseFilter{HeldAt: epoch.Add(-time.Hour)}, []string{"a", "ticket/10", "ticket0"}},
+		{store.LeaseFilter{HeldAt: epoch, Prefix: "t"}, []string{"ticket/10", "ticket0"}},
+		{store.LeaseFilter{HeldAt: epoch.Add(2*time.Second - time.Millisecond)}, []string{"ticket/10", "ticket0"}},
+		{store.LeaseFilter{HeldAt: epoch.Add(2 * time.Second)}, []string{"ticket0"}},
 		{store.LeaseFilter{After: "z"}, nil},
 	} {
 		var got []string

@@ -44,14 +44,18 @@ func (r leases) List(_ context.Context, f store.LeaseFilter) ([]store.Lease, err
 	if bounded {
 		sql += " AND resource < ?"
 	}
-	if f.Held {
-		sql += " AND holder <> ''"
+	held := !f.HeldAt.IsZero()
+	if held {
+		sql += " AND holder <> '' AND expires > ?"
 	}
 	q := r.query(sql + " ORDER BY resource LIMIT ?")
 	q.Text(f.After)
 	q.Text(f.Prefix)
 	if bounded {
 		q.Text(end)
+	}
+	if held {
+		q.timeBound(f.HeldAt)
 	}
 	q.Int(int64(leaseLimit(f.Limit)))
 	var all []store.Lease

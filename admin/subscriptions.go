@@ -96,7 +96,7 @@ func subscriptionOf(s *router.Subscription) api.Subscription {
 	out.SubscriptionSpec = api.SubscriptionSpec{
 		Types: sp.Types, When: sp.When, As: sp.As, From: sp.From, Order: sp.Order, MaxBlock: api.Duration(sp.MaxBlock),
 		Concurrency: sp.Concurrency, Attempts: sp.Attempts, Backoff: sp.Backoff, Claim: api.Duration(sp.Claim), Dedupe: sp.Dedupe,
-		Expire: api.Duration(sp.Expire), Lease: sp.Lease,
+		Expire: api.Duration(sp.Expire), Inactive: api.Duration(sp.Inactive), Lease: sp.Lease,
 	}
 	if sp.Deliver.Handler != nil {
 		out.Deliver.Handler = &struct{}{}
@@ -110,7 +110,7 @@ func specOf(s *api.SubscriptionSpec) router.Spec {
 	out := router.Spec{
 		Types: s.Types, When: s.When, As: s.As, From: s.From, Order: s.Order, MaxBlock: router.Duration(s.MaxBlock),
 		Concurrency: s.Concurrency, Attempts: s.Attempts, Backoff: s.Backoff, Claim: router.Duration(s.Claim), Dedupe: s.Dedupe,
-		Expire: router.Duration(s.Expire), Lease: s.Lease,
+		Expire: router.Duration(s.Expire), Inactive: router.Duration(s.Inactive), Lease: s.Lease,
 	}
 	if s.Deliver.Pull != nil {
 		out.Deliver.Pull = &router.Pull{}

@@ -63,6 +63,7 @@ type SubscriptionSpec struct {
 	Dedupe      string   `json:"dedupe,omitempty" doc:"durable (default), window or none"`
 	Lease       string   `json:"lease,omitempty" doc:"Template of the resource whose lease every delivery is worked on under, such as ticket/{data.id}"`
 	Expire      Duration `json:"expire,omitempty" doc:"Events older than this expire"`
+	Inactive    Duration `json:"inactive,omitempty" doc:"The subscription is removed once nobody pulled from it for so long; at least 1m; default: it is kept"`
 }
 
 // Deliver says how deliveries leave.

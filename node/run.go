@@ -135,6 +135,10 @@ func (n *Node) trimAlone(ctx context.Context) error {
 }
 
 func (n *Node) trim(ctx context.Context) error {
+	// First: what nobody reads any more must not hold the trim.
+	if err := n.Router.RemoveInactive(ctx); err != nil {
+		return err
+	}
 	if err := n.Router.Trim(ctx); err != nil {
 		return err
 	}

@@ -211,6 +211,48 @@ func TestConcurrencyBound(t *testing.T) {
 	})
 }
 
+// TestInactive: a temporary subscription goes when nobody uses it, and not
+// before.
+func TestInactive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRigWith(t, membroker.Config{}, 1)
+		r.start()
+		defer r.end()
+		r.put("kept", Spec{})
+		r.put("temporary", Spec{Inactive: Duration(10 * time.Minute), Claim: Duration(20 * time.Minute)})
+		gone := func() bool {
+			t.Helper()
+			if err := r.router.RemoveInactive(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.router.Get(t.Context(), "kept"); err != nil {
+				t.Fatalf("a subscription without a limit: %v", err)
+			}
+			_, err := r.router.Get(t.Context(), "temporary")
+			return err != nil
+		}
+		for range 3 {
+			time.Sleep(9 * time.Minute)
+			if gone() {
+				t.Fatal("removed before its time")
+			}
+			r.pull("temporary", 1, time.Minute)
+		}
+		r.publish(event("a", "x", ""))
+		got := r.pull("temporary", 1, time.Minute)
+		time.Sleep(11 * time.Minute)
+		if gone() {
+			t.Fatal("removed although somebody holds a claim")
+		}
+		r.settle("temporary", Settlement{Claim: got[0].Claim, Outcome: OutcomeAck})
+		r.pull("temporary", 1, time.Millisecond)
+		time.Sleep(10 * time.Minute)
+		if !gone() {
+			t.Fatal("still there")
+		}
+	})
+}
+
 // TestTrim: retention removes what is old and needed by nobody, and no more.
 func TestTrim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

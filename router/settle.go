@@ -90,6 +90,8 @@ func (r *Router) Pull(ctx context.Context, p *headgate.Principal, name string, l
 	if limit < 1 || limit > MaxPull || wait < 0 {
 		return nil, headgate.NewError(headgate.CodeInvalidArgument, "max must be 1 to %d and wait not negative", MaxPull)
 	}
+	s.active(1)
+	defer s.active(-1)
 	waiting, cancel := context.WithTimeout(ctx, max(min(wait, MaxWait), time.Millisecond))
 	defer cancel()
 	for {

@@ -98,6 +98,10 @@ type Spec struct {
 	// Expire ends events that were not dispatched within this time after they
 	// were admitted; 0: only their own expirytime does.
 	Expire Duration `json:"expire,omitempty"`
+	// Inactive makes the subscription a temporary one: it is removed, with its
+	// progress, once nobody has pulled from it for so long. It is for consumers
+	// that may die without a word. 0: it is kept.
+	Inactive Duration `json:"inactive,omitempty"`
 }
 
 // Deliver says how deliveries leave; exactly one field is set (pull by default).
@@ -177,6 +181,7 @@ type plan struct {
 	backoffLo, backoff time.Duration
 	maxBlock, claim    time.Duration
 	expire             time.Duration
+	inactive           time.Duration
 }
 
 // compile checks the specification and returns every problem at once.
@@ -213,6 +218,10 @@ func (s Spec) compile() (*plan, []string) {
 	p.maxBlock = span(say, "max_block", s.MaxBlock, DefaultMaxBlock, time.Millisecond, 30*24*time.Hour)
 	p.claim = span(say, "claim", s.Claim, DefaultClaim, minClaim, maxClaim)
 	p.expire = span(say, "expire", s.Expire, 0, time.Millisecond, 10*365*24*time.Hour)
+	p.inactive = span(say, "inactive", s.Inactive, 0, minInactive, 365*24*time.Hour)
+	if s.Inactive != 0 && s.Deliver.Handler != nil {
+		say("inactive: only for delivery by pull")
+	}
 	p.Concurrency = number(say, "concurrency", s.Concurrency, DefaultConcurrency, maxConcurrency)
 	p.Attempts = number(say, "attempts", s.Attempts, DefaultAttempts, maxAttempts)
 	if p.Backoff == "" {

@@ -43,7 +43,9 @@ type sub struct {
 
 	mu       sync.Mutex
 	paused   bool
-	draining bool // no more dispatches
+	pulling  int       // calls that wait for deliveries
+	pulled   time.Time // when the last one ended, or the subscription started
+	draining bool      // no more dispatches
 	stopped  bool // no more operations
 	parts    map[partID]*part
 	lanes    map[laneID]*lane
@@ -82,7 +84,7 @@ type sub struct {
 
 func newSub(r *Router, row store.Subscription, p *plan) *sub {
 	s := &sub{
-		r: r, name: row.Name, created: row.Created, managed: row.Managed, plan: p, paused: row.Paused,
+		r: r, name: row.Name, created: row.Created, managed: row.Managed, plan: p, paused: row.Paused, pulled: r.now(),
 		parts: map[partID]*part{}, lanes: map[laneID]*lane{}, feeds: map[string]broker.Subscription{},
 		warned:     map[string]time.Time{},
 		floorMoved: make(chan struct{}), opsWake: make(chan struct{}, 1), clockWake: make(chan struct{}, 1),

@@ -61,9 +61,14 @@ func (a *app) listenCommand() *cobra.Command {
 	return cmd
 }
 
+// inactive is how long the node keeps a temporary subscription without us. A
+// command of --exec has no longer than a claim lasts.
+const inactive = api.Duration(10 * time.Minute)
+
 func (l *listener) run(ctx context.Context, spec api.SubscriptionSpec) error {
 	if l.name == "" {
 		l.name = "listen-" + strings.ToLower(rand.Text()[:10])
+		spec.Inactive = inactive // should this process be killed
 		defer l.remove(ctx)
 	}
 	if err := l.subscribe(ctx, spec); err != nil {

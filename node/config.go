@@ -193,16 +193,18 @@ type Quarantine struct {
 type Outbox struct {
 	// Name is a unique name for logs, records and figures.
 	Name string `yaml:"name"`
-	// URL locates the database, such as postgres://USER@HOST:5432/DATABASE.
-	// With a password in it, write env:NAME or file:PATH. The role needs
-	// REPLICATION and membership of headgate_relay.
+	// URL locates the database, such as postgres://USER@HOST:5432/DATABASE or
+	// sqlite:PATH. With a password in it, write env:NAME or file:PATH. A
+	// PostgreSQL role needs REPLICATION and membership of headgate_relay.
 	URL Secret `yaml:"url"`
-	// Roles maps database roles to the principals that they write as. A role
+	// Principal is who writes to an SQLite database, which has no roles.
+	Principal string `yaml:"principal"`
+	// Roles maps PostgreSQL roles to the principals that they write as. A role
 	// that is not listed writes as the principal of its own name.
 	Roles map[string]string `yaml:"roles"`
 	// Retain is how long rows stay in the outbox once published; default 1d.
 	Retain Duration `yaml:"retain"`
-	// WALBudget is how much log the relay may make the database keep; default
+	// WALBudget is how much log the relay may make PostgreSQL keep; default
 	// 4GiB. Beyond it the rows are read from the table.
 	WALBudget Size `yaml:"wal_budget"`
 }

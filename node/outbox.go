@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -20,7 +19,10 @@ func (n *Node) openOutbox(_ context.Context, opts Options) error {
 		if err != nil {
 			return headgate.NewError(headgate.CodeInvalidConfig, "outbox %s: url: %v", o.Name, err)
 		}
-		scheme, _, _ := strings.Cut(url, "://")
+		scheme, err := o.scheme(url)
+		if err != nil {
+			return err
+		}
 		open, err := pick(opts.Drivers.Outboxes, scheme, "", "outbox")
 		if err != nil {
 			return err
@@ -54,14 +56,15 @@ func (n *Node) streams() []string {
 func (n *Node) writer(o *Outbox) func(role string) (*headgate.Principal, error) {
 	return func(role string) (*headgate.Principal, error) {
 		name := role
+		if o.Principal != "" {
+			name = o.Principal
+		}
 		if mapped := o.Roles[role]; mapped != "" {
 			name = mapped
 		}
 		p, err := n.Principals.Get(context.Background(), name)
 		if e := headgate.AsError(err); e != nil && e.Code == headgate.CodeNotFound {
-			bad := headgate.NewError(headgate.CodeForbidden, "the database role %s of outbox %s maps to no principal", role, o.Name)
-			bad.Fix = "Map the role under outbox.roles, or declare a principal of its name; then replay the event."
-			return nil, bad
+			return nil, o.nobody(role)
 		}
 		if err != nil {
 			return nil, err
@@ -94,14 +97,8 @@ func (l *Loaded) validateOutbox(p *problems) {
 			p.add(at+".name", "there are two of the name %s", clip([]byte(o.Name)))
 		}
 		names[o.Name] = true
-		u := string(o.URL)
-		switch {
-		case u == "":
-			p.add(at, "url is missing")
-		case !o.URL.IsReference() && holdsPassword(u):
-			p.add(at+".url", "holds a password; write env:NAME or file:PATH instead")
-		case !o.URL.IsReference() && !strings.Contains(u, "://"):
-			p.add(at+".url", "want a URL such as postgres://USER@HOST:5432/DATABASE")
+		if what, problem := o.problem(); problem != "" {
+			p.add(at+what, "%s", problem)
 		}
 		for role, name := range o.Roles {
 			if name == "" {

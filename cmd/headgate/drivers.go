@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"path/filepath"
 
 	"github.com/headgate/headgate/broker"
@@ -10,6 +11,7 @@ import (
 	"github.com/headgate/headgate/node"
 	"github.com/headgate/headgate/relay"
 	"github.com/headgate/headgate/relay/pgrelay"
+	"github.com/headgate/headgate/relay/sqliterelay"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/pgstore"
 	"github.com/headgate/headgate/store/sqlitestore"
@@ -29,6 +31,7 @@ func drivers() node.Drivers {
 		Outboxes: map[string]func(node.OutboxOptions) (relay.Source, error){
 			"postgres":   openPostgresOutbox,
 			"postgresql": openPostgresOutbox,
+			"sqlite":     openSQLiteOutbox,
 		},
 	}
 }
@@ -44,6 +47,12 @@ func openPostgres(ctx context.Context, o node.StoreOptions) (store.Store, error)
 
 func openPostgresOutbox(o node.OutboxOptions) (relay.Source, error) {
 	return pgrelay.New(pgrelay.Config{URL: o.URL, Retain: o.Retain, WALBudget: o.WALBudget, Log: o.Log})
+}
+
+func openSQLiteOutbox(o node.OutboxOptions) (relay.Source, error) {
+	path := sqlitePath(o.URL)
+	connect := func() (*sql.DB, error) { return connectSQLite(path) }
+	return sqliterelay.New(sqliterelay.Config{Path: path, Connect: connect, Retain: o.Retain, Log: o.Log})
 }
 
 func openMemory(_ context.Context, o node.BrokerOptions) (broker.Broker, error) {

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/relay"
 	"github.com/headgate/headgate/relay/pgrelay"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 )
 
@@ -20,108 +19,84 @@ import (
 func (a *app) outboxCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "outbox",
-		Short: "Prepare a PostgreSQL database for events, watch its relay, replay",
-		Long: "Prepare a PostgreSQL database so that a transaction can write events beside its rows, and look after it.\n" +
-			"--url is the address of the database (or HEADGATE_OUTBOX_URL); with a password, write env:NAME.",
+		Short: "Prepare a database for events, watch its relay, replay",
+		Long: "Prepare a PostgreSQL or SQLite database so that a transaction can write events beside its rows, and look after it.\n" +
+			"--url is the address of the database (or HEADGATE_OUTBOX_URL), postgres://… or sqlite:PATH; with a password, write env:NAME.",
 	}
 	cmd.AddCommand(a.outboxInit(), a.outboxStatus(), a.outboxDoctor(), a.outboxReplay(), a.outboxWatch(), a.outboxUnwatch())
 	return cmd
 }
 
-// database returns the address of the database.
-func (a *app) database() (string, error) {
+// database returns the database that --url names.
+func (a *app) database() (outboxDatabase, error) {
 	url := firstOf(a.url, os.Getenv("HEADGATE_OUTBOX_URL"))
 	if name, ok := strings.CutPrefix(url, "env:"); ok {
 		url = os.Getenv(name)
 	}
-	if !strings.HasPrefix(url, "postgres://") && !strings.HasPrefix(url, "postgresql://") {
-		return "", usagef("--url names the database, such as postgres://USER@HOST:5432/DATABASE or env:NAME")
+	switch scheme, _, _ := strings.Cut(url, ":"); scheme {
+	case "postgres", "postgresql":
+		return postgresOutbox(url), nil
+	case "sqlite":
+		return sqliteOutbox(sqlitePath(url)), nil
 	}
-	return url, nil
+	return nil, usagef("--url names the database, such as postgres://USER@HOST:5432/DATABASE, sqlite:PATH or env:NAME")
 }
 
 func (a *app) outboxInit() *cobra.Command {
-	var o pgrelay.InstallOptions
+	var o pgrelay.InstallOptions // none of them is for SQLite
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "init --url URL",
-		Short: "Prepare a database: schema headgate, roles, publication and slot",
+		Short: "Prepare a database: what writers and the relay need in it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			url, err := a.database()
+			db, err := a.database()
 			if err != nil {
 				return err
 			}
 			if dry {
-				return a.outboxScript(url, o)
+				script, err := db.script(o)
+				if err != nil {
+					return err
+				}
+				return a.print(map[string]string{"sql": script}, func(w io.Writer) { fmt.Fprint(w, script) })
 			}
-			if err := pgrelay.Install(cmd.Context(), url, o); err != nil {
+			if err := db.install(cmd.Context(), o); err != nil {
 				return err
 			}
-			s, err := pgrelay.Inspect(cmd.Context(), url)
+			s, err := db.status(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return a.print(s, func(w io.Writer) {
-				fmt.Fprintf(w, "database %s is prepared; its slot is %s\n", s.Database, s.Slot)
+			return a.print(s.state, func(w io.Writer) {
+				fmt.Fprintln(w, s.prepared)
 				a.next("headgate outbox doctor --url …")
 			})
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&dry, "dry-run", false, "print the statements instead of running them")
-	f.StringVar(&o.Slot, "slot", "", "name of the replication slot (default: headgate_ and the database's name)")
-	f.StringSliceVar(&o.Writers, "writer", nil, "existing role that may write events (repeatable)")
-	f.StringVar(&o.Relay, "relay", "", "existing role, with REPLICATION, that the node connects as")
+	f.StringVar(&o.Slot, "slot", "", "PostgreSQL: name of the replication slot (default: headgate_ and the database's name)")
+	f.StringSliceVar(&o.Writers, "writer", nil, "PostgreSQL: existing role that may write events (repeatable)")
+	f.StringVar(&o.Relay, "relay", "", "PostgreSQL: existing role, with REPLICATION, that the node connects as")
 	return cmd
-}
-
-func (a *app) outboxScript(url string, o pgrelay.InstallOptions) error {
-	cfg, err := pgconn.ParseConfig(url)
-	if err != nil {
-		return usagef("the URL of the database cannot be read")
-	}
-	script, err := pgrelay.Script(cfg.Database, o)
-	if err != nil {
-		return err
-	}
-	return a.print(map[string]string{"sql": script}, func(w io.Writer) { fmt.Fprint(w, script) })
 }
 
 func (a *app) outboxStatus() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status --url URL",
-		Short: "Show the slot, the relay in the lead and what is kept",
+		Short: "Show the relay in the lead, how far it is, and what is kept",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			url, err := a.database()
+			db, err := a.database()
 			if err != nil {
 				return err
 			}
-			s, err := pgrelay.Inspect(cmd.Context(), url)
+			s, err := db.status(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return a.print(s, func(w io.Writer) {
-				room := "no bound"
-				if s.Room >= 0 {
-					room = strconv.FormatInt(s.Room, 10)
-				}
-				table(w, "SETTING VALUE", [][]string{
-					{"slot", s.Slot},
-					{"slot status", s.SlotStatus},
-					{"relay streams", strconv.FormatBool(s.Active)},
-					{"holder", s.Holder},
-					{"epoch", strconv.FormatInt(s.Epoch, 10)},
-					{"renewed", timeOrNever(s.Renewed)},
-					{"proven", timeOrNever(s.Proven)},
-					{"bytes not confirmed", strconv.FormatInt(s.Behind, 10)},
-					{"bytes of log held", strconv.FormatInt(s.Held, 10)},
-					{"bytes it may still hold", room},
-					{"repair", s.Repair},
-					{"rows kept", strconv.FormatInt(s.Rows, 10)},
-				})
-			})
+			return a.print(s.state, func(w io.Writer) { table(w, "SETTING VALUE", s.settings) })
 		},
 	}
 }
@@ -139,11 +114,11 @@ func (a *app) outboxDoctor() *cobra.Command {
 		Short: "Say what is wrong or unsafe about an outbox; fails on errors",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			url, err := a.database()
+			db, err := a.database()
 			if err != nil {
 				return err
 			}
-			found, err := pgrelay.Doctor(cmd.Context(), url)
+			found, err := db.doctor(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -169,7 +144,7 @@ func (a *app) outboxDoctor() *cobra.Command {
 }
 
 func (a *app) outboxReplay() *cobra.Command {
-	var f pgrelay.ReplayFilter
+	var f relay.ReplayFilter
 	var since, until string
 	var dry bool
 	cmd := &cobra.Command{
@@ -177,7 +152,7 @@ func (a *app) outboxReplay() *cobra.Command {
 		Short: "Carry rows of the outbox again, as new events that name the old ones",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			url, err := a.database()
+			db, err := a.database()
 			if err != nil {
 				return err
 			}
@@ -192,7 +167,7 @@ func (a *app) outboxReplay() *cobra.Command {
 					return usagef("--%s: want a time such as 2026-01-31T12:00:00Z", t.name)
 				}
 			}
-			n, err := pgrelay.Replay(cmd.Context(), url, f, dry)
+			n, err := db.replay(cmd.Context(), f, dry)
 			if err != nil {
 				return err
 			}
@@ -227,8 +202,8 @@ func (a *app) outboxWatch() *cobra.Command {
 				name := args[0][strings.LastIndexByte(args[0], '.')+1:]
 				prefix = strings.ToLower(strings.Trim(name, `"`))
 			}
-			return a.onTable(cmd.Context(), args[0], "is watched; its events are "+prefix+".inserted, .updated and .deleted", func(ctx context.Context, url string) error {
-				return pgrelay.Watch(ctx, url, args[0], prefix)
+			return a.onTable(cmd.Context(), args[0], "is watched; its events are "+prefix+".inserted, .updated and .deleted", func(ctx context.Context, db outboxDatabase) error {
+				return db.watch(ctx, args[0], prefix)
 			})
 		},
 	}
@@ -242,19 +217,19 @@ func (a *app) outboxUnwatch() *cobra.Command {
 		Short: "End the watch of a table",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.onTable(cmd.Context(), args[0], "is no longer watched", func(ctx context.Context, url string) error {
-				return pgrelay.Unwatch(ctx, url, args[0])
+			return a.onTable(cmd.Context(), args[0], "is no longer watched", func(ctx context.Context, db outboxDatabase) error {
+				return db.unwatch(ctx, args[0])
 			})
 		},
 	}
 }
 
-func (a *app) onTable(ctx context.Context, name, done string, do func(context.Context, string) error) error {
-	url, err := a.database()
+func (a *app) onTable(ctx context.Context, name, done string, do func(context.Context, outboxDatabase) error) error {
+	db, err := a.database()
 	if err != nil {
 		return err
 	}
-	if err := do(ctx, url); err != nil {
+	if err := do(ctx, db); err != nil {
 		return err
 	}
 	return a.print(map[string]string{"table": name, "state": done}, func(w io.Writer) { fmt.Fprintf(w, "%s %s\n", plain(name), done) })

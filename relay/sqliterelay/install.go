@@ -17,12 +17,12 @@ const SchemaVersion = 1
 //go:embed schema.sql
 var schema string
 
-// newID is a UUID of version 7 in SQL: 48 bits of time, the rest random.
-const newID = `(SELECT lower(substr(t, 1, 8) || '-' || substr(t, 9, 4) || '-7' || substr(hex(randomblob(2)), 2) || '-' || substr('89ab', 1 + (random() & 3), 1) || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6)))
-      FROM (SELECT printf('%012x', CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) AS t))`
-
 // nowMillis is the time as the rows have it.
 const nowMillis = `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`
+
+// newID is a UUID of version 7 in SQL: 48 bits of time, the rest random. It is
+// no subquery: SQLite would compute that once for all rows of a statement.
+const newID = `lower(substr(printf('%012x', ` + nowMillis + `), 1, 8) || '-' || substr(printf('%012x', ` + nowMillis + `), 9, 4) || '-7' || substr(hex(randomblob(2)), 2) || '-' || substr('89ab', 1 + (random() & 3), 1) || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6)))`
 
 // Script returns the statements of an installation: what
 // headgate outbox init --dry-run prints.
@@ -30,7 +30,7 @@ func Script() string {
 	var b strings.Builder
 	b.WriteString("-- Readers and the writer do not wait for each other in this mode, which stays with the file.\nPRAGMA journal_mode = WAL;\n\n")
 	b.WriteString("BEGIN IMMEDIATE;\n\n")
-	b.WriteString(strings.ReplaceAll(schema, "{{new_id}}", newID))
+	b.WriteString(strings.NewReplacer("{{new_id}}", newID, "{{now}}", nowMillis).Replace(schema))
 	fmt.Fprintf(&b, "\nINSERT INTO headgate_outbox_state (one, version, identity, created)\nVALUES (1, %d, lower(hex(randomblob(16))), %s);\n\nCOMMIT;\n", SchemaVersion, nowMillis)
 	return b.String()
 }

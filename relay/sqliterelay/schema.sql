@@ -32,13 +32,15 @@ CREATE TABLE headgate_outbox_rows (
   cause      TEXT,
   origin     TEXT,
   data       BLOB,
-  created    INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))
+  created    INTEGER NOT NULL DEFAULT ({{now}})
 );
 
 CREATE TRIGGER headgate_outbox_rows_last AFTER INSERT ON headgate_outbox_rows
 BEGIN
   SELECT RAISE(ABORT, 'headgate HG109: rows of the outbox get their numbers by themselves')
   WHERE NEW.seq < 1 OR EXISTS (SELECT 1 FROM headgate_outbox_rows WHERE seq > NEW.seq);
+  SELECT RAISE(ABORT, 'headgate HG102: the payload has more than 6291456 bytes; keep large content elsewhere and send a reference')
+  WHERE length(NEW.data) > 6291456;
 END;
 
 CREATE TRIGGER headgate_outbox_rows_stay BEFORE DELETE ON headgate_outbox_rows
@@ -103,8 +105,6 @@ BEGIN
      OR NEW.type GLOB '.*' OR NEW.type GLOB '*.' OR NEW.type GLOB '*..*';
   SELECT RAISE(ABORT, 'headgate HG108: data is neither text nor blob')
   WHERE typeof(NEW.data) NOT IN ('text', 'blob', 'null');
-  SELECT RAISE(ABORT, 'headgate HG102: the payload has more than 6291456 bytes; keep large content elsewhere and send a reference')
-  WHERE length(CAST(NEW.data AS BLOB)) > 6291456;
   SELECT RAISE(ABORT, 'headgate HG103: an attribute is longer than allowed: id 256, source 1024, subject and key 4096 bytes')
   WHERE length(CAST(NEW.id AS BLOB)) > 256 OR length(CAST(NEW.source AS BLOB)) > 1024 OR length(CAST(NEW.subject AS BLOB)) > 4096
      OR length(CAST(NEW.key AS BLOB)) > 4096 OR length(CAST(NEW.attributes AS BLOB)) > 32768;
@@ -127,10 +127,13 @@ CREATE TABLE headgate_outbox_watched (
   columns TEXT NOT NULL
 ) WITHOUT ROWID;
 
--- Rows that the running statement may be about to replace.
+-- Rows that the running statement may be about to replace, whose deletion SQLite
+-- tells no trigger of unless recursive_triggers is on. by_key: found by a
+-- number that SQLite may yet choose another one for.
 CREATE TABLE headgate_outbox_replaced (
   name   TEXT NOT NULL,
   keys   TEXT NOT NULL,
-  before TEXT NOT NULL,
+  by_key INTEGER NOT NULL,
+  row    TEXT NOT NULL,
   PRIMARY KEY (name, keys)
 ) WITHOUT ROWID;

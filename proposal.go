@@ -93,11 +93,11 @@ type Proposal struct {
 	Confidence float64 `json:"confidence"`
 	// Cuts are bytes of the original to take away before it is read, by rising
 	// offset.
-	Cuts []Cut `json:"cuts,omitempty"`
+	Cuts []TextCut `json:"cuts,omitempty"`
 	// Decode: the text is a JSON string whose content is the payload, which is
 	// what InnerCuts and Patch apply to.
-	Decode    bool  `json:"decode,omitempty"`
-	InnerCuts []Cut `json:"inner_cuts,omitempty"`
+	Decode    bool      `json:"decode,omitempty"`
+	InnerCuts []TextCut `json:"inner_cuts,omitempty"`
 	// Patch is a JSON Patch of RFC 6902, to be applied in order.
 	Patch []PatchOp `json:"patch,omitempty"`
 	// Steps say what is done and why, in the order in which it is done.
@@ -117,8 +117,8 @@ type ProposedStep struct {
 	Lossless   bool    `json:"lossless"`
 }
 
-// Cut is a run of bytes that is taken away. Offset counts from 0.
-type Cut struct {
+// TextCut is a run of bytes that is taken away. Offset counts from 0.
+type TextCut struct {
 	Offset int `json:"offset"`
 	Length int `json:"length"`
 }
@@ -138,4 +138,20 @@ type Guess struct {
 	Count uint64 `json:"count"`
 	// Meant is the declared name that it is taken for, if there is one.
 	Meant string `json:"meant,omitempty"`
+}
+
+// AttributeMended names the extension attribute of an event whose payload was
+// mended at the gate. Its value is the id of the quarantine record that keeps
+// the payload as it was sent. Only the perimeter sets it.
+const AttributeMended = "mended"
+
+// Mended returns the quarantine record that keeps the payload as it was sent,
+// or "" when it was not mended.
+func (e *Event) Mended() string {
+	for i := range e.Extensions {
+		if e.Extensions[i].Name == AttributeMended {
+			return e.Extensions[i].Value
+		}
+	}
+	return ""
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/broker"
+	"github.com/headgate/headgate/contract"
 	"github.com/headgate/headgate/gateway"
 	"github.com/headgate/headgate/index"
 	"github.com/headgate/headgate/principal"
@@ -28,6 +29,8 @@ type Config struct {
 	Broker     broker.Broker
 	Store      store.Store
 	Topology   *topology.Table
+	// Guesses are the property names that senders guessed wrong. May be nil.
+	Guesses *contract.Guesses
 	// Findings are what the node itself knows to be wrong or unsafe, for
 	// /v1/doctor. May be nil.
 	Findings func(context.Context) []api.Finding

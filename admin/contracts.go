@@ -142,7 +142,11 @@ func (o *operator) getContract(c *gateway.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.JSON(http.StatusOK, o.contractOf(&s, true))
+	out := o.contractOf(&s, true)
+	if c.Principal.Can(headgate.RoleViewer) {
+		out.Guesses = o.Guesses.Of(subject)
+	}
+	return c.JSON(http.StatusOK, out)
 }
 
 func (o *operator) contractVersions(c *gateway.Call) error {
@@ -206,7 +210,7 @@ func (o *operator) checkContract(c *gateway.Call) error {
 	if live == nil {
 		return headgate.NewError(headgate.CodeContractUnknown, "subject %s has no contract", clipped(subject))
 	}
-	if v := live.Check(payload); v != nil && !v.Valid {
+	if v, _ := live.Report(payload); v != nil && !v.Valid {
 		return violation(v)
 	}
 	return c.JSON(http.StatusOK, api.Checked{Valid: true, Contract: live.Ref()})

@@ -77,6 +77,7 @@ func eventOf(f *index.Found) api.Event {
 	}
 	if f.Event != nil {
 		out.Event = headgate.AppendStructured(nil, f.Event)
+		out.Mended = f.Event.Mended()
 	}
 	return out
 }

@@ -46,7 +46,7 @@ func (o *operator) quarantineRoutes() []gateway.Route {
 
 // kinds are what a selection may ask for.
 func kinds() []store.QuarantineKind {
-	return []store.QuarantineKind{store.KindRefused, store.KindExtinguished, store.KindParked, store.KindExpired}
+	return []store.QuarantineKind{store.KindRefused, store.KindExtinguished, store.KindParked, store.KindExpired, store.KindMended}
 }
 
 // filter reads the selection. Callers who are no viewers see what was refused
@@ -58,7 +58,7 @@ func (o *operator) filter(c *gateway.Call) (store.QuarantineFilter, error) {
 		Principal: c.Query("principal"), Root: c.Query("root"), ID: c.Query("id"), Fingerprint: c.Query("fingerprint"),
 	}
 	if f.Kind != "" && !slices.Contains(kinds(), f.Kind) {
-		return f, headgate.NewError(headgate.CodeInvalidArgument, "kind must be refused, extinguished, parked or expired.")
+		return f, headgate.NewError(headgate.CodeInvalidArgument, "kind must be refused, extinguished, parked, expired or mended.")
 	}
 	if c.Principal.Can(headgate.RoleViewer) {
 		return f, nil
@@ -73,7 +73,7 @@ func (o *operator) filter(c *gateway.Call) (store.QuarantineFilter, error) {
 	if f.Kind == "" {
 		f.Kind = store.KindRefused
 	}
-	if f.Kind != store.KindRefused && f.Kind != store.KindExtinguished {
+	if f.Kind != store.KindRefused && f.Kind != store.KindExtinguished && f.Kind != store.KindMended {
 		return f, headgate.NewError(headgate.CodeInvalidArgument, "kind %s is the consumer's: name a subscription that you consume.", f.Kind)
 	}
 	return f, nil

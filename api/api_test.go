@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,7 +88,7 @@ func TestAgentText(t *testing.T) {
 	}
 	r.Truncated = 100
 	text := r.AgentText()
-	if lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n"); len(lines) != 12 || !strings.HasPrefix(lines[0], "Send a ") || !strings.HasPrefix(lines[11], "Mend the other") {
+	if lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n"); len(lines) != 12 || !strings.HasPrefix(lines[0], "Send a ") || lines[11] != "Mend 121 more too, which the JSON report lists." {
 		t.Errorf("%d lines: %s", len(lines), text)
 	}
 	r.Violations, r.Truncated = r.Violations[:12], 0
@@ -97,5 +98,41 @@ func TestAgentText(t *testing.T) {
 	plain := NewRefusal(headgate.NewError(headgate.CodeLoop, "a → b → a"))
 	if got := plain.AgentText(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "loop: a → b → a") {
 		t.Errorf("%q", got)
+	}
+}
+
+// A property under a wrong name is one thing to do, not two.
+func TestAdviceSaysARenameOnce(t *testing.T) {
+	r := Refusal{Violations: []headgate.Violation{
+		{Code: headgate.ViolationMissingRequired, At: "/a/sub~1path", Near: []string{"subpath"}, Fix: "Rename."},
+		{Code: headgate.ViolationUnknownProperty, At: "/a/subpath", Near: []string{"sub/path"}, Fix: "Rename too."},
+		{Code: headgate.ViolationUnknownProperty, At: "/b/subpath", Near: []string{"sub/path"}, Fix: "Another object."},
+		{Code: headgate.ViolationUnknownProperty, At: "/a/other", Fix: "Remove."},
+	}}
+	var got []string
+	for _, v := range r.Advice() {
+		got = append(got, v.Fix)
+	}
+	if want := []string{"Rename.", "Another object.", "Remove."}; !slices.Equal(got, want) || len(r.Violations) != 4 {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestAgentTextQuotesThePatch(t *testing.T) {
+	r := Refusal{
+		Code:       headgate.CodeContractViolation,
+		Violations: []headgate.Violation{{Code: headgate.ViolationWrongType, At: "/n", Got: `string "1"`, Fix: `Send 1 at "/n" without quotes.`}},
+		Proposals: []headgate.Proposal{{
+			Patch: []headgate.PatchOp{{Op: "replace", Path: "/n", Value: []byte("1")}},
+		}},
+	}
+	want := "Send 1 at \"/n\" without quotes. Found: string \"1\".\n" +
+		`Apply this JSON Patch (RFC 6902) instead, after which the payload is valid: [{"op":"replace","path":"/n","value":1}]` + "\n"
+	if got := r.AgentText(); got != want {
+		t.Errorf("%s", got)
+	}
+	r.Proposals[0].Cuts = []headgate.TextCut{{Length: 3}}
+	if got := r.AgentText(); strings.Contains(got, "Patch") {
+		t.Errorf("a patch alone does not mend it: %s", got)
 	}
 }

@@ -21,6 +21,8 @@ type Contract struct {
 	Warnings []Warning       `json:"warnings,omitempty"`
 	// Schema is the schema as registered; only in the answer to one contract.
 	Schema json.RawMessage `json:"schema,omitempty"`
+	// Guesses are there for viewers, in the answer to one contract.
+	Guesses []headgate.Guess `json:"guesses,omitempty" doc:"Property names that refused payloads had and the contract has not, the most frequent first, since the node started"`
 }
 
 // Warning is a weakness of a contract that was registered all the same.
@@ -128,7 +130,7 @@ type RotateRequest struct {
 // Quarantined is one record, as lists show it.
 type Quarantined struct {
 	QID          string    `json:"qid"`
-	Kind         string    `json:"kind" doc:"refused, extinguished, parked or expired"`
+	Kind         string    `json:"kind" doc:"refused, extinguished, parked, expired or mended"`
 	Reason       string    `json:"reason"`
 	State        string    `json:"state"`
 	Fingerprint  string    `json:"fingerprint"`

@@ -75,6 +75,7 @@ type Event struct {
 	Principal string          `json:"principal"`
 	Contract  string          `json:"contract"`
 	Recorded  time.Time       `json:"recorded"`
+	Mended    string          `json:"mended,omitempty" doc:"Quarantine record that keeps the payload as it was sent, where it was mended at the gate"`
 }
 
 // Events is the answer to a look-up by id: one event, unless several sources

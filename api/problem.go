@@ -2,7 +2,6 @@ package api
 
 import (
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -53,6 +52,9 @@ type Refusal struct {
 	Violations []headgate.Violation `json:"violations,omitempty" doc:"Faults of the payload, by offset"`
 	// Truncated counts violations that are not listed.
 	Truncated int `json:"truncated,omitempty" doc:"Violations that are not listed"`
+	// Proposals are ways to mend the payload, the best first. Each leads to a
+	// payload that the contract accepts.
+	Proposals []headgate.Proposal `json:"proposals,omitempty" doc:"Ways to mend the payload, the best first: JSON Patches after which it is valid"`
 	// Quarantine is the id of the record that keeps what was refused.
 	Quarantine string `json:"quarantine,omitempty" doc:"Id of the quarantine record that keeps the refused event"`
 }
@@ -74,7 +76,7 @@ func NewRefusal(err *headgate.Error) Refusal {
 		RetryAfter: err.RetryAfter.Seconds(), Attribute: err.Attribute, Where: err.Where, Quarantine: err.Quarantine,
 	}
 	if v := err.Verdict; v != nil {
-		r.Violations, r.Truncated = v.Violations, v.Truncated
+		r.Violations, r.Truncated, r.Proposals = v.Violations, v.Truncated, v.Proposals
 	}
 	if err.Code == headgate.CodeLeaseHeld {
 		r.RetryAfterMS = max(err.RetryAfter.Milliseconds(), 1)
@@ -100,7 +102,7 @@ func (r *Refusal) Err() *headgate.Error {
 		})
 	}
 	if len(r.Violations) > 0 {
-		e.Verdict = &headgate.Verdict{Violations: r.Violations, Truncated: r.Truncated}
+		e.Verdict = &headgate.Verdict{Violations: r.Violations, Truncated: r.Truncated, Proposals: r.Proposals}
 	}
 	return e
 }
@@ -122,7 +124,7 @@ type Problem struct {
 func (p *Problem) Err() *headgate.Error {
 	e := p.Refusal.Err()
 	if p.Contract != nil {
-		e.Verdict = &headgate.Verdict{Contract: *p.Contract, Violations: p.Violations, Truncated: p.Truncated}
+		e.Verdict = &headgate.Verdict{Contract: *p.Contract, Violations: p.Violations, Truncated: p.Truncated, Proposals: p.Proposals}
 	}
 	return e
 }
@@ -143,49 +145,6 @@ func NewProblem(err *headgate.Error, requestID string) Problem {
 
 // ProblemType returns the documentation address of a code.
 func ProblemType(c headgate.Code) string { return problemTypePrefix + string(c) }
-
-// agentLines bounds the compact report.
-const agentLines = 12
-
-// AgentText is the compact form of a refusal for language models: at most 12
-// lines, one per violation, each starting with the verb of what to do.
-func (r *Refusal) AgentText() string {
-	var lines []string
-	for i := range r.Violations {
-		v := &r.Violations[i]
-		if len(lines) == agentLines-1 && len(r.Violations)+r.Truncated > agentLines {
-			break
-		}
-		line := oneLine(v.Fix)
-		if at := oneLine(v.At); at != "" && !strings.Contains(line, at) {
-			line += " (at " + at + ")"
-		}
-		lines = append(lines, line)
-	}
-	if rest := len(r.Violations) + r.Truncated - len(lines); len(lines) > 0 && rest > 0 {
-		lines = append(lines, "Mend the other faults too, which the JSON report lists.")
-	}
-	if len(lines) == 0 {
-		line := oneLine(r.Fix)
-		if d := oneLine(r.Detail); d != "" {
-			line += " (" + string(r.Code) + ": " + d + ")"
-		} else {
-			line += " (" + string(r.Code) + ")"
-		}
-		lines = append(lines, line)
-	}
-	return strings.Join(lines, "\n") + "\n"
-}
-
-// oneLine keeps a report line in its line: control characters become spaces.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r == 0x7f || r == 0x2028 || r == 0x2029 || (r >= 0x80 && r < 0xa0) {
-			return ' '
-		}
-		return r
-	}, s)
-}
 
 // StatusOf returns the HTTP status of an error; 202 for nil.
 func StatusOf(err *headgate.Error) int {

@@ -24,11 +24,11 @@ const (
 func Infer(payload []byte) ([]byte, error) {
 	lim := Policy{}.withDefaults().limits()
 	if fault := jsontext.Check(payload, lim); fault != nil {
-		return nil, headgate.NewError(headgate.CodeSyntax, "%s", fault.Error())
+		return nil, faultError(fault)
 	}
 	t, fault := readTape(payload, lim, nil)
 	if fault != nil {
-		return nil, headgate.NewError(headgate.CodeSyntax, "%s", fault.Error())
+		return nil, faultError(fault)
 	}
 	for depth := inferDepth; ; depth /= 2 {
 		s := &shapeOf{}
@@ -202,4 +202,11 @@ func (s *shapeOf) schema() map[string]any {
 		}
 	}
 	return out
+}
+
+// faultError is the error on a payload that breaks the policy.
+func faultError(f *jsontext.Fault) *headgate.Error {
+	err := headgate.NewError(headgate.CodeSyntax, "line %d, column %d: %s", f.Line, f.Column, f.Detail)
+	err.Where = &headgate.Place{Offset: f.Offset, Line: f.Line, Column: f.Column}
+	return err
 }

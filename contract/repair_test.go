@@ -36,7 +36,7 @@ func applyProposal(t testing.TB, payload []byte, p *headgate.Proposal) any {
 	return doc
 }
 
-func cutBytes(t testing.TB, text []byte, cuts []headgate.Cut) []byte {
+func cutBytes(t testing.TB, text []byte, cuts []headgate.TextCut) []byte {
 	t.Helper()
 	for _, c := range slices.Backward(cuts) {
 		if c.Offset < 0 || c.Length <= 0 || c.Offset+c.Length > len(text) {

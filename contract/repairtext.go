@@ -50,7 +50,7 @@ const maxCuts = 64
 
 // cut takes what is no JSON away from the text, and reports whether the rest is
 // well-formed.
-func (d *draft) cut(cuts *[]headgate.Cut, lim jsontext.Limits) bool {
+func (d *draft) cut(cuts *[]headgate.TextCut, lim jsontext.Limits) bool {
 	if jsontext.Check(d.text, lim) == nil {
 		return true
 	}
@@ -72,10 +72,10 @@ func (d *draft) cut(cuts *[]headgate.Cut, lim jsontext.Limits) bool {
 		found = nil
 	}
 	if from > 0 {
-		found = append([]headgate.Cut{{Offset: 0, Length: from}}, found...)
+		found = append([]headgate.TextCut{{Offset: 0, Length: from}}, found...)
 	}
 	if to < len(text) {
-		found = append(found, headgate.Cut{Offset: to, Length: len(text) - to})
+		found = append(found, headgate.TextCut{Offset: to, Length: len(text) - to})
 	}
 	out := applyCuts(text, found)
 	if len(found) == 0 || jsontext.Check(out, lim) != nil {
@@ -87,7 +87,7 @@ func (d *draft) cut(cuts *[]headgate.Cut, lim jsontext.Limits) bool {
 }
 
 // applyCuts returns the text without the cuts.
-func applyCuts(text []byte, cuts []headgate.Cut) []byte {
+func applyCuts(text []byte, cuts []headgate.TextCut) []byte {
 	out := make([]byte, 0, len(text))
 	at := 0
 	for _, c := range cuts {
@@ -120,8 +120,8 @@ func insideFence(text []byte) (from, to int, ok bool) {
 }
 
 // commaCuts finds the commas outside of strings that a closing bracket follows.
-func commaCuts(text []byte, shift int) []headgate.Cut {
-	var out []headgate.Cut
+func commaCuts(text []byte, shift int) []headgate.TextCut {
+	var out []headgate.TextCut
 	comma := -1
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; c {
@@ -130,7 +130,7 @@ func commaCuts(text []byte, shift int) []headgate.Cut {
 			comma = i
 		case '}', ']':
 			if comma >= 0 {
-				out = append(out, headgate.Cut{Offset: shift + comma, Length: 1})
+				out = append(out, headgate.TextCut{Offset: shift + comma, Length: 1})
 			}
 			comma = -1
 		case '"':

@@ -65,7 +65,7 @@ func (s *sink) refuse(item *perimeter.Item, res *perimeter.Result) {
 	r := resultOf(item, res)
 	if s.refused > fullReports {
 		r.Truncated += len(r.Violations)
-		r.Violations = nil
+		r.Violations, r.Proposals = nil, nil
 	}
 	b, err := json.Marshal(r)
 	if err != nil { // no value of Result does this

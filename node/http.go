@@ -42,6 +42,7 @@ func (n *Node) openHTTP(_ context.Context, _ Options) error {
 	err = admin.Mount(n.gateway, admin.Config{
 		Registry: n.Registry, Router: n.Router, Quarantine: n.Quarantine, Principals: n.Principals, Index: n.Index,
 		Broker: n.Broker, Store: n.Store, Topology: n.Topology, Findings: n.findings, Version: buildinfo.String(),
+		Guesses: &n.guesses,
 	})
 	if err != nil {
 		return err

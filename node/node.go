@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/broker"
 	"github.com/headgate/headgate/causal"
+	"github.com/headgate/headgate/contract"
 	"github.com/headgate/headgate/gateway"
 	"github.com/headgate/headgate/index"
 	"github.com/headgate/headgate/internal/buildinfo"
@@ -55,6 +56,7 @@ type Node struct {
 	admin    string // dev's admin token
 	warnings []string
 	ready    readiness
+	guesses  contract.Guesses
 }
 
 // Options are what a node is opened with beside its configuration.
@@ -256,7 +258,7 @@ func (n *Node) openGuards(ctx context.Context, opts Options) error {
 	}
 	n.Perimeter, err = perimeter.New(perimeter.Config{
 		Broker: n.Broker, Contracts: n.Registry, Drafter: drafter, Causal: n.Causal, Quarantine: n.Quarantine,
-		Topology: n.Topology, Observer: n.observer(opts), Log: n.log,
+		Topology: n.Topology, Observer: n.observer(opts), Log: n.log, Guesses: &n.guesses,
 	})
 	return err
 }

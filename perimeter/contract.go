@@ -35,6 +35,7 @@ func (r *run) contract(ctx context.Context, i int) *headgate.Error {
 	if v == nil || v.Valid {
 		return nil
 	}
+	r.p.cfg.Guesses.Add(v)
 	refusal := violation(v)
 	if r.mend(i, mended, refusal) {
 		return nil

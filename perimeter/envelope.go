@@ -57,7 +57,7 @@ func (r *run) dropReserved(e *headgate.Event) {
 // sagas pass: decoders drop what clients send in them.
 func reserved(x headgate.Extension) bool {
 	switch x.Name {
-	case "rootid", "causationid", "ttl", "hop", "origin", "principal", "actor", "recordedtime", "fence", mendedAttribute:
+	case "rootid", "causationid", "ttl", "hop", "origin", "principal", "actor", "recordedtime", "fence", headgate.AttributeMended:
 		return true
 	}
 	return false

@@ -97,7 +97,7 @@ func (r *run) readBack(ctx context.Context, items []int) {
 				continue
 			}
 			res.Event = stored[k].Event
-			res.Contract, res.Mended = parseRef(res.Event.DataSchema), mendedOf(res.Event)
+			res.Contract, res.Mended = parseRef(res.Event.DataSchema), res.Event.Mended()
 		} else {
 			res.Event.Header, res.Mended = headgate.Header{}, ""
 		}

@@ -7,21 +7,6 @@ import (
 	"github.com/headgate/headgate/quarantine"
 )
 
-// mendedAttribute names the extension attribute of an event whose payload was
-// mended here: the id of the quarantine record that keeps the original.
-const mendedAttribute = "mended"
-
-// mendedOf returns the record that keeps an admitted event's original payload,
-// if it was mended.
-func mendedOf(e *headgate.Event) string {
-	for _, x := range e.Extensions {
-		if x.Name == mendedAttribute {
-			return x.Value
-		}
-	}
-	return ""
-}
-
 // original is what an item held before its payload was mended.
 type original struct {
 	data []byte
@@ -84,7 +69,7 @@ func (r *run) keepOriginals(ctx context.Context) {
 			continue
 		}
 		e := r.results[i].Event
-		e.Extensions = append(e.Extensions[:len(e.Extensions):len(e.Extensions)], headgate.Extension{Name: mendedAttribute, Value: qids[k]})
+		e.Extensions = append(e.Extensions[:len(e.Extensions):len(e.Extensions)], headgate.Extension{Name: headgate.AttributeMended, Value: qids[k]})
 		r.results[i].Mended = qids[k]
 	}
 }

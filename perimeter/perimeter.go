@@ -41,6 +41,9 @@ type Config struct {
 	Log        *slog.Logger       // default: none
 	Now        func() time.Time   // default time.Now
 	NewID      func() string      // of events without one; default UUIDv7
+	// Guesses counts the property names that refused payloads had and their
+	// contracts have not. May be nil.
+	Guesses *contract.Guesses
 }
 
 // Perimeter is safe for concurrent use.

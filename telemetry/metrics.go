@@ -19,6 +19,7 @@ type Metrics struct {
 
 	admitted   *prometheus.CounterVec
 	duplicates *prometheus.CounterVec
+	mended     *prometheus.CounterVec
 	refused    *prometheus.CounterVec
 	refusal    *prometheus.HistogramVec
 	dispatched *prometheus.CounterVec
@@ -99,6 +100,7 @@ func New(cfg Config) *Metrics {
 		registry:   r,
 		admitted:   counter("events_admitted_total", "Events stored durably.", "stream", "door"),
 		duplicates: counter("events_duplicate_total", "Events that were stored before.", "stream", "door"),
+		mended:     counter("events_mended_total", "Events whose payload was mended as their contract asks.", "stream", "door"),
 		refused:    counter("events_refused_total", "Events refused by the perimeter.", "code", "stage", "door"),
 		refusal:    histogram("refusal_seconds", "Time from the last byte read to the verdict, of refused events.", refusalBuckets[:], "stage"),
 		dispatched: counter("deliveries_dispatched_total", "Deliveries handed to consumers.", "subscription"),
@@ -130,6 +132,9 @@ func (m *Metrics) Observer() *headgate.Observer {
 				return
 			}
 			m.admitted.WithLabelValues(i.Stream, i.Door).Inc()
+			if i.Event != nil && i.Event.Mended() != "" {
+				m.mended.WithLabelValues(i.Stream, i.Door).Inc()
+			}
 		},
 		Refused: m.observeRefusal,
 		Dispatched: func(i headgate.DeliveryInfo) {

@@ -27,6 +27,8 @@ func TestObserverCounts(t *testing.T) {
 	o.Admitted(headgate.AdmittedInfo{Stream: "support", Event: ev, Door: "http"})
 	o.Admitted(headgate.AdmittedInfo{Stream: "support", Event: ev, Door: "http"})
 	o.Admitted(headgate.AdmittedInfo{Stream: "support", Event: ev, Door: "http", Duplicate: true})
+	mended := &headgate.Event{Type: "ticket.opened", Extensions: []headgate.Extension{{Name: headgate.AttributeMended, Value: "secret-id"}}}
+	o.Admitted(headgate.AdmittedInfo{Stream: "mended", Event: mended, Door: "http"})
 	o.Refused(headgate.RefusedInfo{Principal: "triage", Type: "x.y", Stage: "contract", Code: headgate.CodeContractViolation, Door: "http", Took: 400 * time.Microsecond})
 	o.Dispatched(headgate.DeliveryInfo{Subscription: "triage"})
 	o.Settled(headgate.DeliveryInfo{Subscription: "triage", Outcome: "ack"})
@@ -45,6 +47,7 @@ func TestObserverCounts(t *testing.T) {
 	for _, want := range []string{
 		`headgate_events_admitted_total{door="http",stream="support"} 2`,
 		`headgate_events_duplicate_total{door="http",stream="support"} 1`,
+		`headgate_events_mended_total{door="http",stream="mended"} 1`,
 		`headgate_events_refused_total{code="contract_violation",door="http",stage="contract"} 1`,
 		`headgate_refusal_seconds_bucket{stage="contract",le="0.0005"} 1`,
 		`headgate_refusal_seconds_bucket{stage="contract",le="0.00025"} 0`,

@@ -138,11 +138,25 @@ func (a *app) contractShow() *cobra.Command {
 					fmt.Fprintf(w, "engine %s\n", got.Engine)
 				}
 				fmt.Fprintf(w, "digest %s\n%s\n", got.Digest, got.Schema)
+				printGuesses(w, got.Guesses)
 			})
 		},
 	}
 	cmd.Flags().IntVar(&version, "version", 0, "version; default: the latest")
 	return cmd
+}
+
+// printGuesses lists the names that senders guessed wrong.
+func printGuesses(w io.Writer, guesses []headgate.Guess) {
+	if len(guesses) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nnames that senders guessed wrong since the node started (consider x-headgate-aliases)")
+	rows := make([][]string, len(guesses))
+	for i, g := range guesses {
+		rows[i] = []string{g.Name, fmt.Sprint(g.Count), firstOf(g.Meant, "-")}
+	}
+	table(w, "NAME TIMES MEANT", rows)
 }
 
 func (a *app) contractCheck() *cobra.Command {

@@ -118,6 +118,10 @@ func (a *app) printError(err error) {
 		}
 		return
 	}
+	if a.agent {
+		_, _ = io.WriteString(a.err, refusal.AgentText()) // stderr is all there is
+		return
+	}
 	detail := around(err, e) + firstOf(refusal.Detail, e.Info().Title)
 	fmt.Fprintf(a.err, "%s: %s\n", e.Code, strings.ReplaceAll(plainLines(detail), "\n", "\n  "))
 	printViolations(a.err, refusal)
@@ -143,7 +147,7 @@ func around(err error, e *headgate.Error) string {
 }
 
 func printViolations(w io.Writer, r api.Refusal) {
-	for _, v := range r.Violations {
+	for _, v := range r.Advice() {
 		at := v.At
 		if at == "" {
 			at = "(document)"
@@ -152,6 +156,24 @@ func printViolations(w io.Writer, r api.Refusal) {
 	}
 	if r.Truncated > 0 {
 		fmt.Fprintf(w, "  and %d more\n", r.Truncated)
+	}
+	for i := range r.Proposals {
+		printProposal(w, &r.Proposals[i])
+	}
+}
+
+// printProposal prints one way to mend a payload.
+func printProposal(w io.Writer, p *headgate.Proposal) {
+	kind := "guesses"
+	if p.Lossless {
+		kind = "lossless"
+	}
+	fmt.Fprintf(w, "  valid after (%s, confidence %.2g):\n", kind, p.Confidence)
+	for _, s := range p.Steps {
+		fmt.Fprintf(w, "    %s %s: %s\n", s.Step, plain(firstOf(s.At, "(document)")), s.Reason)
+	}
+	if text, err := json.Marshal(p.Patch); err == nil && len(p.Patch) > 0 {
+		fmt.Fprintf(w, "    patch %s\n", safeJSON(text))
 	}
 }
 

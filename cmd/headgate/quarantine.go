@@ -21,7 +21,7 @@ func (a *app) quarantineCommand() *cobra.Command {
 func quarantineFlags(cmd *cobra.Command) *client.QuarantineFilter {
 	f := &client.QuarantineFilter{}
 	fl := cmd.Flags()
-	fl.StringVar(&f.Kind, "kind", "", "refused, extinguished, parked or expired")
+	fl.StringVar(&f.Kind, "kind", "", "refused, extinguished, parked, expired or mended")
 	fl.StringVar(&f.Reason, "reason", "", "reason")
 	fl.StringVar(&f.Type, "type", "", "event type")
 	fl.StringVar(&f.Subscription, "subscription", "", "subscription")

@@ -36,6 +36,7 @@ type app struct {
 	streams
 	url, token, data string
 	json, quiet      bool
+	agent            bool
 	suggested        bool // a next command was printed
 }
 
@@ -77,6 +78,7 @@ func (a *app) root() *cobra.Command {
 	f.StringVar(&a.token, "token", "", "bearer token (HEADGATE_TOKEN; default: the token file in --data)")
 	f.StringVar(&a.data, "data", envOr("HEADGATE_DATA_DIR", ".headgate"), "data folder of a node on this machine")
 	f.BoolVar(&a.json, "json", false, "print JSON")
+	f.BoolVar(&a.agent, "agent", false, "print refusals as plain lines for a language model")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "print no suggestions")
 	root.AddCommand(
 		a.devCommand(), a.serveCommand(), a.checkCommand(), a.configCommand(),

@@ -1,0 +1,112 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/headgate/headgate"
+)
+
+// agentLines bounds the compact report.
+const agentLines = 12
+
+// maxAgentPatch bounds the patch that the compact report quotes, in bytes.
+const maxAgentPatch = 2048
+
+// AgentText is the compact form of a refusal for language models: at most 12
+// lines, one for each violation, each starting with the verb of what to do.
+// Where a JSON Patch mends the payload as a whole, the last line holds it. What
+// comes from the payload is clipped, escaped and in quotes, but for the patch.
+func (r *Refusal) AgentText() string {
+	faults := r.Advice()
+	room := agentLines
+	patch := r.agentPatch()
+	if patch != "" {
+		room--
+	}
+	if len(faults)+r.Truncated > room {
+		room-- // for the line that counts the rest
+	}
+	var lines []string
+	for i := range faults[:min(len(faults), room)] {
+		v := &faults[i]
+		line := oneLine(v.Fix)
+		if at := oneLine(v.At); at != "" && !strings.Contains(line, at) {
+			line += " (at " + at + ")"
+		}
+		if got := strings.TrimSuffix(oneLine(v.Got), "."); got != "" && got != "absent" && !strings.Contains(line, got) {
+			line += " Found: " + got + "."
+		}
+		lines = append(lines, line)
+	}
+	if rest := len(faults) + r.Truncated - len(lines); len(lines) > 0 && rest > 0 {
+		lines = append(lines, fmt.Sprintf("Mend %d more too, which the JSON report lists.", rest))
+	}
+	if len(lines) == 0 {
+		line := oneLine(r.Fix)
+		if d := oneLine(r.Detail); d != "" && !strings.Contains(line, d) {
+			line += " (" + string(r.Code) + ": " + d + ")"
+		} else {
+			line += " (" + string(r.Code) + ")"
+		}
+		lines = append(lines, line)
+	}
+	if patch != "" {
+		lines = append(lines, patch)
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// Advice returns the violations without those whose fix another one says
+// already: a property under a wrong name is missing and unknown at once, and is
+// renamed once.
+func (r *Refusal) Advice() []headgate.Violation {
+	renamed := map[string]bool{}
+	for i := range r.Violations {
+		if v := &r.Violations[i]; v.Code == headgate.ViolationMissingRequired && len(v.Near) > 0 {
+			object, name := cutPointer(v.At)
+			renamed[object+"\n"+v.Near[0]+"\n"+name] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(r.Violations), func(v headgate.Violation) bool {
+		object, name := cutPointer(v.At)
+		return v.Code == headgate.ViolationUnknownProperty && len(v.Near) > 0 && renamed[object+"\n"+name+"\n"+v.Near[0]]
+	})
+}
+
+// cutPointer splits the last token, decoded, off a JSON Pointer.
+func cutPointer(at string) (object, name string) {
+	i := max(strings.LastIndexByte(at, '/'), 0)
+	name = strings.TrimPrefix(at[i:], "/")
+	return at[:i], strings.ReplaceAll(strings.ReplaceAll(name, "~1", "/"), "~0", "~")
+}
+
+// agentPatch is the line with the patch of the best proposal, if a patch is all
+// that the payload needs.
+func (r *Refusal) agentPatch() string {
+	if len(r.Proposals) == 0 {
+		return ""
+	}
+	p := &r.Proposals[0]
+	if len(p.Patch) == 0 || len(p.Cuts) > 0 || p.Decode {
+		return ""
+	}
+	text, err := json.Marshal(p.Patch)
+	if err != nil || len(text) > maxAgentPatch {
+		return ""
+	}
+	return "Apply this JSON Patch (RFC 6902) instead, after which the payload is valid: " + oneLine(string(text))
+}
+
+// oneLine keeps a report line in its line, and free of what is not to be seen.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
+}

@@ -11,6 +11,7 @@ const (
 	MediaTypeBatch  = "application/cloudevents-batch+json"
 	MediaTypeNDJSON = "application/x-ndjson"
 	MediaTypeJSON   = "application/json"
+	MediaTypeAvro   = "avro/binary"
 )
 
 // Bounds on the envelope of one event. What exceeds them is too_large. Data is

@@ -134,7 +134,7 @@ func appendData(dst []byte, e *Event, oneLine bool) []byte {
 			}
 			return dst
 		}
-	} else if utf8.Valid(e.Data) {
+	} else if utf8.Valid(e.Data) && !IsAvro(e.DataContentType) {
 		return jsontext.AppendString(appendName(dst, "data"), e.Data)
 	}
 	dst = append(appendName(dst, "data_base64"), '"')

@@ -135,6 +135,23 @@ func IsJSON(contentType string) bool {
 	return found && (strings.EqualFold(sub, "json") || n > 5 && strings.EqualFold(sub[n-5:], "+json"))
 }
 
+// IsAvro reports whether a data content type declares Avro binary: avro/binary,
+// application/avro, or one of the other names that are in use for it.
+// Source: Avro 1.12, protocol wire format, HTTP as transport.
+func IsAvro(contentType string) bool {
+	s, _, _ := strings.Cut(contentType, ";")
+	s = strings.TrimSpace(s)
+	for _, t := range [...]string{
+		MediaTypeAvro, "application/avro", "application/avro-binary", "application/x-avro", "application/x-avro-binary",
+		"application/vnd.apache.avro", "application/vnd.apache.avro+binary",
+	} {
+		if strings.EqualFold(s, t) {
+			return true
+		}
+	}
+	return false
+}
+
 // Validate judges the attributes of an event that was made in the process by
 // the rules that decoders apply, without its Header. ID and Source may be
 // empty. The error is an [*Error] with the code bad_envelope or too_large.

@@ -1,6 +1,9 @@
 package headgate
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // Engine names the path by which a contract checks a payload.
 type Engine string
@@ -29,6 +32,20 @@ type ContractRef struct {
 
 // String returns "subject@version", the form kept in dataschema.
 func (r ContractRef) String() string { return r.Subject + "@" + strconv.Itoa(r.Version) }
+
+// ParseContractRef reads what [ContractRef.String] wrote: subject and version
+// alone. Anything else gives the zero value.
+func ParseContractRef(s string) ContractRef {
+	at := strings.LastIndexByte(s, '@')
+	if at < 0 {
+		return ContractRef{}
+	}
+	version, err := strconv.Atoi(s[at+1:])
+	if err != nil || version < 1 {
+		return ContractRef{}
+	}
+	return ContractRef{Subject: s[:at], Version: version}
+}
 
 // Verdict is the outcome of checking one payload against one contract. It is
 // a pure function of contract, policy, engine version and bytes: the same
@@ -76,6 +93,7 @@ const (
 	ViolationForbidden       ViolationCode = "forbidden"
 	ViolationDependency      ViolationCode = "dependency"
 	ViolationTooComplex      ViolationCode = "too_complex"
+	ViolationBadFrame        ViolationCode = "bad_frame"
 )
 
 // Violation is one fault of a payload, in a form that a model can act on.

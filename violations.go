@@ -15,7 +15,7 @@ func ViolationCodes() []ViolationInfo {
 }
 
 var violations = [...]ViolationInfo{
-	{ViolationSyntax, "The payload is not well-formed JSON"},
+	{ViolationSyntax, "The payload is not well-formed JSON, or not Avro binary of the contract's schema"},
 	{ViolationBadUTF8, "A string is not valid UTF-8, or holds half a surrogate pair"},
 	{ViolationDuplicateKey, "An object has the same name twice, perhaps spelt with escapes"},
 	{ViolationNumberTooLarge, "A number has too many digits or too large an exponent"},
@@ -38,4 +38,5 @@ var violations = [...]ViolationInfo{
 	{ViolationForbidden, "The contract allows nothing here, or forbids just this"},
 	{ViolationDependency, "A field is missing that another field of the object demands"},
 	{ViolationTooComplex, "The payload makes the check cost more work than it may"},
+	{ViolationBadFrame, "The payload begins with a frame that is cut short, names no version of the contract, or may be part of the value"},
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/contract"
 	"github.com/headgate/headgate/gateway"
 	"github.com/headgate/headgate/store"
 )
@@ -24,7 +25,11 @@ func (o *operator) contractRoutes() []gateway.Route {
 			Method: http.MethodPut, Path: "/v1/contracts/{subject}", ID: "putContract", Tag: tag, Role: headgate.RoleDeveloper, Handle: o.putContract,
 			Summary:     "Register a version of a contract",
 			Description: "The body is the schema itself. The very schema that is the latest already changes nothing.",
-			Requests:    []gateway.Body{{Media: api.TypeSchema, Doc: "JSON Schema, draft 4 to 2020-12"}, {Media: api.TypeJSON, Doc: "The same"}},
+			Requests: []gateway.Body{
+				{Media: api.TypeSchema, Doc: "JSON Schema, draft 4 to 2020-12"},
+				{Media: api.TypeJSON, Doc: "The same"},
+				{Media: api.TypeAvroSchema, Doc: "Avro schema"},
+			},
 			Responses: []gateway.Response{
 				{Status: http.StatusCreated, Doc: "A new version", Of: api.Contract{}},
 				{Status: http.StatusOK, Doc: "Unchanged", Of: api.Contract{}},
@@ -48,7 +53,10 @@ func (o *operator) contractRoutes() []gateway.Route {
 			Method: http.MethodPost, Path: "/v1/contracts/{subject}/check", ID: "checkContract", Tag: tag, Handle: o.checkContract,
 			Summary: "Check a payload without publishing it", Responses: ok("It passes", api.Checked{}),
 			Description: "Answers with the same problem that publishing would give.",
-			Requests:    []gateway.Body{{Media: api.TypeJSON, Doc: "The payload, as it would be the data of an event"}},
+			Requests: []gateway.Body{
+				{Media: api.TypeJSON, Doc: "The payload, as it would be the data of an event"},
+				{Media: headgate.MediaTypeAvro, Doc: "The same in Avro binary, with or without a frame, where the contract is Avro"},
+			},
 		},
 	}
 }
@@ -79,7 +87,7 @@ func (o *operator) listContracts(c *gateway.Call) error {
 // knows is there for versions in use.
 func (o *operator) contractOf(s *store.Contract, whole bool) api.Contract {
 	out := api.Contract{
-		Subject: s.Subject, Version: s.Version, Digest: s.Digest, Draft: s.Draft, Deleted: s.Deleted, Created: s.Created, By: s.By,
+		Subject: s.Subject, Version: s.Version, Type: typeOf(s), Digest: s.Digest, Draft: s.Draft, Deleted: s.Deleted, Created: s.Created, By: s.By,
 	}
 	if live := o.Registry.Lookup(s.Subject); live != nil && live.Ref().Version == s.Version {
 		ref := live.Ref()
@@ -91,13 +99,22 @@ func (o *operator) contractOf(s *store.Contract, whole bool) api.Contract {
 	return out
 }
 
+// typeOf is the type of a stored contract; rows of old have none, and are JSON.
+func typeOf(s *store.Contract) string {
+	t, _ := contract.ParseType(s.Type)
+	return string(t)
+}
+
 func (o *operator) putContract(c *gateway.Call) error {
 	media, _, err := mime.ParseMediaType(c.R.Header.Get("Content-Type"))
+	kind := contract.TypeJSON
 	switch {
+	case err == nil && media == api.TypeAvroSchema:
+		kind = contract.TypeAvro
 	case err != nil, media != api.TypeSchema && media != api.TypeJSON:
 		return &headgate.Error{
 			Code: headgate.CodeUnsupportedMediaType, Detail: "The content type names no kind of contract that this node reads.",
-			Fix: "Send a JSON Schema as " + api.TypeSchema + ".",
+			Fix: "Send a JSON Schema as " + api.TypeSchema + ", or an Avro schema as " + api.TypeAvroSchema + ".",
 		}
 	}
 	subject := c.Path("subject")
@@ -108,12 +125,12 @@ func (o *operator) putContract(c *gateway.Call) error {
 	if err != nil {
 		return err
 	}
-	done, err := o.Registry.Register(c.Context(), subject, schema, c.Principal.Name)
+	done, err := o.Registry.Register(c.Context(), subject, kind, schema, c.Principal.Name)
 	if err != nil {
 		return err
 	}
 	out := api.Contract{
-		Subject: done.Subject, Version: done.Version, Digest: done.Digest, Engine: done.Engine, Why: done.Why, Draft: done.Draft,
+		Subject: done.Subject, Version: done.Version, Type: string(kind), Digest: done.Digest, Engine: done.Engine, Why: done.Why, Draft: done.Draft,
 	}
 	for _, w := range done.Warnings {
 		out.Warnings = append(out.Warnings, api.Warning{Code: w.Code, At: w.At, Detail: w.Detail})
@@ -142,11 +159,7 @@ func (o *operator) getContract(c *gateway.Call) error {
 	if err != nil {
 		return err
 	}
-	out := o.contractOf(&s, true)
-	if c.Principal.Can(headgate.RoleViewer) {
-		out.Guesses = o.Guesses.Of(subject)
-	}
-	return c.JSON(http.StatusOK, out)
+	return c.JSON(http.StatusOK, o.contractOf(&s, true))
 }
 
 func (o *operator) contractVersions(c *gateway.Call) error {
@@ -210,10 +223,20 @@ func (o *operator) checkContract(c *gateway.Call) error {
 	if live == nil {
 		return headgate.NewError(headgate.CodeContractUnknown, "subject %s has no contract", clipped(subject))
 	}
-	if v, _ := live.Report(payload); v != nil && !v.Valid {
-		return violation(v)
+	media, _, err := mime.ParseMediaType(c.R.Header.Get("Content-Type"))
+	if err != nil || !headgate.IsAvro(media) {
+		media = headgate.MediaTypeJSON
 	}
-	return c.JSON(http.StatusOK, api.Checked{Valid: true, Contract: live.Ref()})
+	j, err := live.Judge(media, payload, func(f contract.Frame) (*contract.Contract, error) {
+		return o.Registry.Named(c.Context(), subject, f)
+	})
+	if err != nil {
+		return err
+	}
+	if j.Verdict != nil && !j.Verdict.Valid {
+		return violation(j.Verdict)
+	}
+	return c.JSON(http.StatusOK, api.Checked{Valid: true, Contract: j.Contract.Ref()})
 }
 
 // clipped bounds what is echoed of a path.

@@ -183,7 +183,7 @@ func schemaOf(of any, media string, schemas huma.Registry) *huma.Schema {
 		return event
 	case api.TypeBatch:
 		return &huma.Schema{Type: huma.TypeArray, Items: event}
-	case api.TypeJSON, api.TypeSchema:
+	case api.TypeJSON, api.TypeSchema, api.TypeAvroSchema:
 		return &huma.Schema{} // any JSON
 	}
 	return &huma.Schema{Type: huma.TypeString}

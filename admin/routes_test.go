@@ -178,7 +178,7 @@ func TestContracts(t *testing.T) {
 	if err != nil || !bytes.Equal(whole.Schema, schema) || whole.By != "admin" || whole.Created.IsZero() {
 		t.Errorf("%+v, %v", whole, err)
 	}
-	if _, err := c.CheckContract(ctx, "order.placed", []byte(`{"a":1}`)); err != nil {
+	if _, err := c.CheckContract(ctx, "order.placed", "", []byte(`{"a":1}`)); err != nil {
 		t.Error(err)
 	}
 	e := headgate.AsError(checkOf(c, "order.placed", `{"a":"x"}`))
@@ -191,8 +191,8 @@ func TestContracts(t *testing.T) {
 	if _, _, err := c.PutContract(ctx, "bad..subject", schema); headgate.CodeOf(err) != headgate.CodeInvalidArgument {
 		t.Errorf("bad subject: %v", err)
 	}
-	if status, _ := ask(t, n, "admin", "PUT", "/v1/contracts/order.avro", `"string"`, "Content-Type", "application/vnd.apache.avro+json"); status != 415 {
-		t.Errorf("Avro: %d", status)
+	if status, _ := ask(t, n, "admin", "PUT", "/v1/contracts/order.proto", `x`, "Content-Type", "application/x-protobuf"); status != 415 {
+		t.Errorf("Protobuf: %d", status)
 	}
 	if n, err := c.DeleteContract(ctx, "order.placed", 0); err != nil || n != 1 {
 		t.Errorf("deleted %d, %v", n, err)
@@ -207,7 +207,7 @@ func TestContracts(t *testing.T) {
 }
 
 func checkOf(c *client.Client, subject, payload string) error {
-	_, err := c.CheckContract(context.Background(), subject, []byte(payload))
+	_, err := c.CheckContract(context.Background(), subject, "", []byte(payload))
 	return err
 }
 

@@ -7,10 +7,14 @@ import (
 	"github.com/headgate/headgate"
 )
 
+// TypeAvroSchema is the media type of an Avro schema.
+const TypeAvroSchema = "application/vnd.apache.avro+json"
+
 // Contract is one version of a contract.
 type Contract struct {
 	Subject  string          `json:"subject"`
 	Version  int             `json:"version"`
+	Type     string          `json:"type" enum:"json,avro" doc:"JSON Schema or Avro"`
 	Digest   string          `json:"digest"`
 	Engine   headgate.Engine `json:"engine,omitempty"`
 	Why      string          `json:"why,omitempty" doc:"Why the engine is not the fast one"`

@@ -46,10 +46,19 @@ func (c *Client) Contracts(ctx context.Context, p Page) (out api.Contracts, err 
 	return out, err
 }
 
-// PutContract registers a schema. Created tells whether it became a new
+// PutContract registers a JSON Schema. Created tells whether it became a new
 // version.
 func (c *Client) PutContract(ctx context.Context, subject string, schema []byte) (out api.Contract, created bool, err error) {
-	status, err := c.call(ctx, request{method: http.MethodPut, path: contractPath(subject), media: api.TypeSchema, body: bytes.NewReader(schema)}, nil, &out)
+	return c.putContract(ctx, subject, api.TypeSchema, schema)
+}
+
+// PutAvroContract is PutContract for an Avro schema.
+func (c *Client) PutAvroContract(ctx context.Context, subject string, schema []byte) (out api.Contract, created bool, err error) {
+	return c.putContract(ctx, subject, api.TypeAvroSchema, schema)
+}
+
+func (c *Client) putContract(ctx context.Context, subject, media string, schema []byte) (out api.Contract, created bool, err error) {
+	status, err := c.call(ctx, request{method: http.MethodPut, path: contractPath(subject), media: media, body: bytes.NewReader(schema)}, nil, &out)
 	return out, status == http.StatusCreated, err
 }
 
@@ -72,10 +81,13 @@ func (c *Client) DeleteContract(ctx context.Context, subject string, version int
 	return out.Deleted, err
 }
 
-// CheckContract checks a payload without publishing it. A violation is the
-// error that publishing would give.
-func (c *Client) CheckContract(ctx context.Context, subject string, payload []byte) (out api.Checked, err error) {
-	_, err = c.call(ctx, request{method: http.MethodPost, path: contractPath(subject) + "/check", media: api.TypeJSON, body: bytes.NewReader(payload)}, nil, &out)
+// CheckContract checks a payload of a media type (JSON if it is empty) without
+// publishing it. A violation is the error that publishing would give.
+func (c *Client) CheckContract(ctx context.Context, subject, media string, payload []byte) (out api.Checked, err error) {
+	if media == "" {
+		media = api.TypeJSON
+	}
+	_, err = c.call(ctx, request{method: http.MethodPost, path: contractPath(subject) + "/check", media: media, body: bytes.NewReader(payload)}, nil, &out)
 	return out, err
 }
 

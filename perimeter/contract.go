@@ -6,41 +6,79 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/contract"
+	"github.com/headgate/headgate/internal/condition"
 )
 
 // absent stands for the payload of an event that has none: a contract allows
 // it by allowing null.
 var absent = []byte("null")
 
-// contract checks the payload.
+// contract checks the payload, and takes its frame off.
 func (r *run) contract(ctx context.Context, i int) *headgate.Error {
-	e := r.results[i].Event
-	if !isJSON(e.DataContentType) {
-		return headgate.NewError(headgate.CodeUnsupportedMediaType, "no contract engine reads %s; send JSON in UTF-8", clip(e.DataContentType))
+	e, en := r.results[i].Event, &r.entries[i]
+	if en.judged {
+		return nil
 	}
-	payload := e.Data
-	if payload == nil {
+	payload, isAvro := e.Data, headgate.IsAvro(e.DataContentType)
+	switch {
+	case !isAvro && !isJSON(e.DataContentType):
+		return headgate.NewError(headgate.CodeUnsupportedMediaType, "no contract engine reads %s; send JSON in UTF-8, or Avro as %s", clip(e.DataContentType), headgate.MediaTypeAvro)
+	case payload == nil && !isAvro:
 		payload = absent
 	}
 	c, err := r.lookup(ctx, i, payload)
 	if err != nil {
 		return err
 	}
+	var refusal *headgate.Error
+	if isAvro || len(payload) > 0 && payload[0] == 0 {
+		c, refusal = r.judgeFramed(ctx, i, c, payload)
+	} else if v, mended := c.Report(payload); v != nil && !v.Valid {
+		if refusal = violation(v); r.mend(i, mended, refusal) {
+			refusal = nil
+		}
+	}
 	if c != r.contractOf.c {
 		r.contractOf.c, r.contractOf.ref = c, c.Ref()
 		r.contractOf.name = r.contractOf.ref.String()
 	}
 	r.results[i].Contract = r.contractOf.ref
-	v, mended := c.Report(payload)
-	if v == nil || v.Valid {
-		return nil
-	}
-	r.p.cfg.Guesses.Add(v)
-	refusal := violation(v)
-	if r.mend(i, mended, refusal) {
-		return nil
-	}
 	return refusal
+}
+
+// judgeFramed checks a payload that is Avro or may have a frame, and returns
+// the version that decided.
+func (r *run) judgeFramed(ctx context.Context, i int, c *contract.Contract, payload []byte) (*contract.Contract, *headgate.Error) {
+	e, en := r.results[i].Event, &r.entries[i]
+	subject := c.Ref().Subject
+	j, err := c.Judge(e.DataContentType, payload, func(f contract.Frame) (*contract.Contract, error) {
+		return r.p.cfg.Contracts.Named(ctx, subject, f)
+	})
+	if err != nil {
+		return c, errorOf(err)
+	}
+	if len(j.Data) != len(payload) {
+		en.framed, e.Data = e.Data, j.Data
+	}
+	if j.Verdict != nil && !j.Verdict.Valid {
+		if refusal := violation(j.Verdict); !r.mend(i, j.Mended, refusal) {
+			return j.Contract, refusal
+		}
+	}
+	if en.judged = true; headgate.IsAvro(e.DataContentType) {
+		en.avro = j.Contract
+	}
+	return j.Contract, nil
+}
+
+// scope is what expressions see of an event whose payload was judged, or is
+// JSON.
+func (r *run) scope(i int) *condition.Scope {
+	e, c := r.results[i].Event, r.entries[i].avro
+	if c == nil {
+		return condition.Over(e)
+	}
+	return condition.OverDecoded(e, func(e *headgate.Event) ([]byte, error) { return c.AvroToJSON(e.Data) })
 }
 
 // lookup returns the contract of an item's type, drafting one where that is
@@ -53,7 +91,7 @@ func (r *run) lookup(ctx context.Context, i int, payload []byte) (*contract.Cont
 	if c := r.p.cfg.Contracts.Lookup(subject); c != nil {
 		return c, nil
 	}
-	if r.p.cfg.Drafter == nil {
+	if r.p.cfg.Drafter == nil || headgate.IsAvro(e.DataContentType) { // no schema can be read from Avro
 		return nil, headgate.NewError(headgate.CodeContractUnknown, "subject %s has no contract", subject)
 	}
 	c, err := r.p.cfg.Drafter.Draft(ctx, subject, payload, r.s.Principal.Name)

@@ -87,7 +87,12 @@ func (r *run) fence(ctx context.Context, i int) (Stage, *headgate.Error) {
 	}
 	under := r.fences
 	if of := r.entries[i].typ.FenceOf; of != nil {
-		resource, err := of.Eval(r.results[i].Event)
+		if headgate.IsAvro(r.results[i].Event.DataContentType) { // it has to be judged before it can be read
+			if bad := r.contract(ctx, i); bad != nil {
+				return StageContract, bad
+			}
+		}
+		resource, err := of.EvalOver(r.scope(i))
 		if err != nil {
 			// A payload against its contract has the better explanation.
 			if bad := r.contract(ctx, i); bad != nil {

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/quarantine"
@@ -97,7 +95,7 @@ func (r *run) readBack(ctx context.Context, items []int) {
 				continue
 			}
 			res.Event = stored[k].Event
-			res.Contract, res.Mended = parseRef(res.Event.DataSchema), res.Event.Mended()
+			res.Contract, res.Mended = headgate.ParseContractRef(res.Event.DataSchema), mendedOf(res.Event)
 		} else {
 			res.Event.Header, res.Mended = headgate.Header{}, ""
 		}
@@ -113,19 +111,6 @@ func (r *run) readBack(ctx context.Context, items []int) {
 func (r *run) taken(i int) {
 	r.results[i].Position = headgate.Position{}
 	r.refuse(i, StageStamp, headgate.NewError(headgate.CodeIDTaken, "another principal published an event with this source and id"))
-}
-
-// parseRef reads what ContractRef.String wrote.
-func parseRef(s string) headgate.ContractRef {
-	at := strings.LastIndexByte(s, '@')
-	if at < 0 {
-		return headgate.ContractRef{}
-	}
-	version, err := strconv.Atoi(s[at+1:])
-	if err != nil {
-		return headgate.ContractRef{}
-	}
-	return headgate.ContractRef{Subject: s[:at], Version: version}
 }
 
 // record puts the refusals into quarantine, all in one wait.

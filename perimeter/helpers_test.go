@@ -35,6 +35,7 @@ var schemas = map[string]string{
 	"other.contract": `{"type":"string"}`,
 	"note.mended": `{"type":"object","x-headgate-repair":"apply-lossless","properties":{"sub_path":{"type":"string"},"n":{"type":"integer"}},
 		"required":["sub_path"],"additionalProperties":false}`,
+	"note.avro": `{"type":"record","name":"N","fields":[{"name":"key","type":"string"},{"name":"n","type":"int"}]}`,
 }
 
 // contracts is a set of compiled contracts.
@@ -42,9 +43,22 @@ type contracts map[string]*contract.Contract
 
 func (c contracts) Lookup(subject string) *contract.Contract { return c[subject] }
 
+// Named knows every contract by the id 1 and by its fingerprint.
+func (c contracts) Named(_ context.Context, subject string, f contract.Frame) (*contract.Contract, error) {
+	named := c[subject]
+	if f.Kind == contract.FrameConfluent && f.ID == 1 || f.Kind == contract.FrameSingleObject && f.Fingerprint == named.AvroFingerprint() {
+		return named, nil
+	}
+	return nil, nil
+}
+
 func compile(t testing.TB, subject, schema string) *contract.Contract {
 	t.Helper()
-	c, _, err := contract.Compile(subject, 1, []byte(schema), nil)
+	opts := &contract.CompileOpts{}
+	if subject == "note.avro" {
+		opts.Type = contract.TypeAvro
+	}
+	c, _, err := contract.Compile(subject, 1, []byte(schema), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +113,7 @@ func open(t testing.TB, s setup) *gate {
 		[]topology.Stream{{Name: "tickets", Types: []string{"ticket.*"}}, {Name: "orders", Types: []string{"order.*"}, Partitions: 1}},
 		append(s.types,
 			topology.Type{Pattern: "note.keyed", Key: "data.key"},
+			topology.Type{Pattern: "note.avro", Key: "data.key"},
 			topology.Type{Pattern: "note.brief", Expire: time.Hour, PayloadMax: 100},
 			topology.Type{Pattern: "note.timer", Origins: []headgate.Origin{headgate.OriginTimer}},
 		), topology.Defaults{Gas: 40})
@@ -290,7 +305,11 @@ func (g *gate) checkStored() (n int) {
 				g.t.Errorf("%s %s was stored under contract %q", e.Type, e.ID, e.DataSchema)
 				continue
 			}
-			if v := c.Check(e.Data); v != nil && !v.Valid {
+			check := c.Check
+			if headgate.IsAvro(e.DataContentType) {
+				check = c.CheckAvro
+			}
+			if v := check(e.Data); v != nil && !v.Valid {
 				g.t.Errorf("%s %s was stored against its contract", e.Type, e.ID)
 			}
 			h := e.Header

@@ -25,11 +25,15 @@ func (r *run) mend(i int, mended []byte, refusal *headgate.Error) bool {
 	return true
 }
 
-// unmend gives an item that is refused after all its own payload back.
+// unmend gives an item that is refused after all its own payload back, with
+// its frame.
 func (r *run) unmend(i int) {
 	if o := r.entries[i].original; o != nil {
 		r.results[i].Event.Data = o.data
 		r.entries[i].original = nil
+	}
+	if framed := r.entries[i].framed; framed != nil {
+		r.results[i].Event.Data, r.entries[i].framed = framed, nil
 	}
 }
 

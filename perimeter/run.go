@@ -36,6 +36,9 @@ type entry struct {
 	gas     *causal.Reservation // with statePassed
 	// original is what the payload was before it was mended.
 	original *original
+	framed   []byte             // the payload with its frame, which was taken off
+	judged   bool               // the payload passed already
+	avro     *contract.Contract // that the payload passed, if it is Avro binary
 }
 
 type ident struct{ source, id string }

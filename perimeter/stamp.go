@@ -7,7 +7,7 @@ import "github.com/headgate/headgate"
 func (r *run) stamp(i int) *headgate.Error {
 	e, en := r.results[i].Event, &r.entries[i]
 	if e.Key == "" && en.typ.KeyOf != nil {
-		key, err := en.typ.KeyOf.Eval(e)
+		key, err := en.typ.KeyOf.EvalOver(r.scope(i))
 		if err != nil {
 			// Without its key the event would silently lose its place in order.
 			bad := headgate.NewError(headgate.CodeBadEnvelope, "the ordering key of type %s cannot be read from the event: %s", e.Type, errorOf(err).Detail)

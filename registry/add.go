@@ -220,11 +220,12 @@ func readSchema(ctx context.Context, tx *store.Tx, v store.RegistryVersion) (com
 func compare(n name, s *state, c *content, earlier []compat.Schema) error {
 	next := compat.Schema{Kind: c.Type, Text: c.Schema, References: c.documents}
 	differences := compat.Check(s.config.Level, s.config.Policy, next, earlier)
-	if len(differences) == 0 && (s.latest == nil || s.latest.Draft || c.Type == compat.JSON) {
+	if len(differences) == 0 && (s.latest == nil || s.latest.Draft || kindOf(s.latest.Type) == c.Type) {
 		return nil
 	}
 	if len(differences) == 0 {
-		return fault(FaultIncompatible, "Subject %s has a JSON contract in use at the perimeter: delete it before it becomes %s.", show(n.String()), c.Type)
+		return fault(FaultIncompatible, "Subject %s has a contract of type %s in use at the perimeter: delete it before it becomes %s.",
+			show(n.String()), kindOf(s.latest.Type), c.Type)
 	}
 	return fault(FaultIncompatible, "Schema being registered is incompatible with an earlier schema for subject \"%s\" (compatibility: %s): %s",
 		show(n.String()), s.config.Level, reasons(differences))
@@ -256,26 +257,53 @@ func show2(s string) string {
 // checkContent refuses schemas that are none, and compiles those that the
 // perimeter can enforce.
 func (r *Registry) checkContent(n name, c *content, compiled *contract.Contract) (*contract.Contract, error) {
-	if c.Type == compat.Avro {
-		if err := compat.CheckAvro(c.Schema, c.documents); err != nil {
-			return nil, fault(FaultInvalidSchema, "Invalid schema: %s", err)
-		}
-		return nil, nil
-	}
 	if compiled == nil {
-		text, err := bundle(c)
-		if err != nil {
+		var err error
+		if compiled, err = r.compileContent(n, c); err != nil {
 			return nil, err
-		}
-		compiled, _, err = contract.Compile(n.plain, 0, text, &contract.CompileOpts{Policy: r.policy})
-		if err != nil {
-			return nil, fault(FaultInvalidSchema, "Invalid schema: %s", show2(headgate.AsError(err).Detail))
 		}
 	}
 	if !n.gated() {
 		return nil, nil
 	}
 	return compiled, nil
+}
+
+// compileContent compiles a schema with what it refers to. In a subject that
+// is no event type an Avro schema need only be one.
+func (r *Registry) compileContent(n name, c *content) (*contract.Contract, error) {
+	opts := &contract.CompileOpts{Policy: r.policy}
+	text := c.Schema
+	switch {
+	case c.Type == compat.Avro && !n.gated():
+		if err := compat.CheckAvro(c.Schema, c.documents); err != nil {
+			return nil, fault(FaultInvalidSchema, "Invalid schema: %s", err)
+		}
+		return nil, nil
+	case c.Type == compat.Avro:
+		opts.Type = contract.TypeAvro
+		for _, d := range c.documents {
+			opts.References = append(opts.References, d.Text)
+		}
+	default:
+		var err error
+		if text, err = bundle(c); err != nil {
+			return nil, err
+		}
+	}
+	compiled, _, err := contract.Compile(n.plain, 0, text, opts)
+	if err != nil {
+		return nil, fault(FaultInvalidSchema, "Invalid schema: %s", show2(headgate.AsError(err).Detail))
+	}
+	return compiled, nil
+}
+
+// kindOf says how clients of a registry call a type of contracts.
+func kindOf(stored string) compat.Kind {
+	if stored == string(contract.TypeAvro) {
+		return compat.Avro
+	}
+	return compat.JSON
 }
 
 // bundle makes one document of a schema and all that it refers to: each is

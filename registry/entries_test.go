@@ -41,7 +41,7 @@ func TestCompatibilityHoldsForContracts(t *testing.T) {
 	if reg := register(t, r, "a", schemaB); reg.Version != 2 {
 		t.Errorf("a compatible change: %+v", reg)
 	}
-	_, err := r.Register(t.Context(), "a", []byte(narrower), "ada")
+	_, err := r.Register(t.Context(), "a", "", []byte(narrower), "ada")
 	wantCode(t, err, headgate.CodeContractIncompatible)
 	if c := r.Lookup("a"); c.Ref().Version != 2 {
 		t.Errorf("%v is in use after the refusal", c.Ref())
@@ -71,12 +71,12 @@ func TestCompatibilityHoldsForContracts(t *testing.T) {
 	if _, err := r.SetConfig(t.Context(), "a", Compatibility{Level: compat.BackwardTransitive, Policy: compat.Logical}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = r.Register(t.Context(), "a", []byte(schemaA), "ada")
+	_, err = r.Register(t.Context(), "a", "", []byte(schemaA), "ada")
 	wantCode(t, err, headgate.CodeContractIncompatible) // version 2 has b
 	if err := r.SetMode(t.Context(), "a", ReadOnly, false); err != nil {
 		t.Fatal(err)
 	}
-	_, err = r.Register(t.Context(), "a", []byte(`{}`), "ada")
+	_, err = r.Register(t.Context(), "a", "", []byte(`{}`), "ada")
 	wantCode(t, err, headgate.CodeForbidden)
 	_, err = r.Delete(t.Context(), "a", 0)
 	wantCode(t, err, headgate.CodeForbidden)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/contract"
-	"github.com/headgate/headgate/registry/compat"
 	"github.com/headgate/headgate/store"
 )
 
@@ -32,23 +31,23 @@ func checkSubject(subject string) error {
 }
 
 // Register adds a version of a subject, unless the very schema is in use
-// already. A draft in use is replaced, also by its own schema. The name by is
+// already. An empty kind means JSON Schema. A draft in use is replaced, also by its own schema. The name by is
 // kept as who registered it.
 //
 // The error has code invalid_argument for a bad subject, contract_invalid for
 // a schema that is refused, contract_incompatible for a change that the
 // subject's level of compatibility does not allow, forbidden where the
 // subject's mode is read-only, else what the store says.
-func (r *Registry) Register(ctx context.Context, subject string, schema []byte, by string) (Registered, error) {
+func (r *Registry) Register(ctx context.Context, subject string, kind contract.Type, schema []byte, by string) (Registered, error) {
 	if err := checkSubject(subject); err != nil {
 		return Registered{}, err
 	}
-	c, warnings, err := contract.Compile(subject, 0, schema, &contract.CompileOpts{Policy: r.policy})
+	c, warnings, err := contract.Compile(subject, 0, schema, &contract.CompileOpts{Policy: r.policy, Type: kind})
 	if err != nil {
 		return Registered{}, err
 	}
 	a := &addition{
-		name: name{DefaultContext, subject}, sub: Submission{Type: compat.JSON, Schema: schema}, by: by,
+		name: name{DefaultContext, subject}, sub: Submission{Type: kindOf(string(kind)), Schema: schema}, by: by,
 		compiled: c, unchanged: func(s *state, _ *content) *store.RegistryVersion {
 			if s.latest == nil || s.latest.Draft || s.latest.Digest != c.Ref().Digest {
 				return nil
@@ -91,7 +90,7 @@ func ownError(err error) error {
 func (r *Registry) row(c *contract.Contract, by string) store.Contract {
 	ref := c.Ref()
 	return store.Contract{
-		Subject: ref.Subject, Digest: ref.Digest, Schema: c.Schema(), Draft: ref.Draft,
+		Subject: ref.Subject, Type: string(c.Type()), Digest: ref.Digest, Schema: c.Schema(), Draft: ref.Draft,
 		Policy: contract.MarshalPolicy(c.Policy()), Created: r.now().UTC(), By: by,
 	}
 }
@@ -187,8 +186,9 @@ func notFound(subject string, version int) error {
 	return headgate.NewError(headgate.CodeNotFound, "there is no version %d of this subject: %q", version, subject)
 }
 
-// LoadDir registers every *.json file of a folder, in the order of their
-// names; the subject is the file's name without the ending. Unchanged files
+// LoadDir registers every *.json (JSON Schema) and *.avsc (Avro) file of a
+// folder, in the order of their names; the subject is the file's name without
+// the ending. Unchanged files
 // change nothing, and nothing is deleted. Every file is tried: the error, with
 // code contract_invalid, lists the files that were refused and why.
 func (r *Registry) LoadDir(ctx context.Context, dir fs.FS) ([]Registered, error) {
@@ -199,14 +199,19 @@ func (r *Registry) LoadDir(ctx context.Context, dir fs.FS) ([]Registered, error)
 	var out []Registered
 	var refused []string
 	for _, e := range entries {
+		kind := contract.TypeJSON
 		subject, ok := strings.CutSuffix(e.Name(), ".json")
+		if !ok {
+			kind = contract.TypeAvro
+			subject, ok = strings.CutSuffix(e.Name(), ".avsc")
+		}
 		if !ok || e.IsDir() {
 			continue
 		}
 		schema, err := readFile(dir, e.Name())
 		var reg Registered
 		if err == nil {
-			reg, err = r.Register(ctx, subject, schema, "config")
+			reg, err = r.Register(ctx, subject, kind, schema, "config")
 		}
 		switch code := headgate.CodeOf(err); code {
 		case "":

@@ -37,7 +37,7 @@ type Registry struct {
 	level  compat.Level
 	now    func() time.Time
 
-	inUse atomic.Pointer[map[string]*contract.Contract]
+	inUse atomic.Pointer[map[string]*inUse]
 
 	// turn serialises registrations that met another one.
 	turn sync.Mutex
@@ -47,6 +47,17 @@ type Registry struct {
 	broken map[string]error
 	// compiled keeps compiled versions that are not in use, by subject@version.
 	compiled map[string]*contract.Contract
+}
+
+// inUse is what the perimeter knows of one subject. It is replaced whole.
+type inUse struct {
+	current *contract.Contract
+	// ids are the live versions by the ids that Confluent frames name them by.
+	ids map[uint32]int
+	// prints are the live Avro versions by their fingerprints, made when a
+	// frame first names one that is not the current version's.
+	once   sync.Once
+	prints map[uint64]int
 }
 
 // maxCompiled bounds the compiled versions that are kept beside those in use.
@@ -76,21 +87,33 @@ func Open(ctx context.Context, cfg Config) (*Registry, error) {
 		return nil, err
 	}
 	var rows []store.Contract
+	ids := map[string]map[uint32]int{}
 	err := r.store.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
-		rows, err = tx.Contracts.Latest(ctx)
+		if rows, err = tx.Contracts.Latest(ctx); err != nil {
+			return err
+		}
+		all, err := tx.Registry.Versions(ctx, store.RegistryFilter{})
+		for _, v := range all {
+			if n, err := parseName(v.Subject); err == nil && n.gated() && !v.Deleted {
+				if ids[n.plain] == nil {
+					ids[n.plain] = map[uint32]int{}
+				}
+				ids[n.plain][uint32(v.ID)] = v.Version
+			}
+		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	set := make(map[string]*contract.Contract, len(rows))
+	set := make(map[string]*inUse, len(rows))
 	for _, row := range rows {
 		c, err := compileRow(row)
 		if err != nil {
 			r.broken[row.Subject] = err
 			continue
 		}
-		set[row.Subject] = c
+		set[row.Subject] = &inUse{current: c, ids: ids[row.Subject]}
 	}
 	r.inUse.Store(&set)
 	return r, nil
@@ -102,12 +125,21 @@ func compileRow(row store.Contract) (*contract.Contract, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, _, err := contract.Compile(row.Subject, row.Version, row.Schema, &contract.CompileOpts{Policy: pol, Draft: row.Draft})
+	kind, ok := contract.ParseType(row.Type)
+	if !ok {
+		return nil, headgate.NewError(headgate.CodeContractInvalid, "the stored contract is of the type %q, which this version does not know", show(row.Type))
+	}
+	c, _, err := contract.Compile(row.Subject, row.Version, row.Schema, &contract.CompileOpts{Policy: pol, Type: kind, Draft: row.Draft})
 	return c, err
 }
 
 // Lookup returns the contract in use of a subject, or nil. It takes no lock.
-func (r *Registry) Lookup(subject string) *contract.Contract { return (*r.inUse.Load())[subject] }
+func (r *Registry) Lookup(subject string) *contract.Contract {
+	if u := (*r.inUse.Load())[subject]; u != nil {
+		return u.current
+	}
+	return nil
+}
 
 // Len returns how many subjects have a contract in use.
 func (r *Registry) Len() int { return len(*r.inUse.Load()) }
@@ -124,7 +156,7 @@ func (r *Registry) Broken() map[string]error {
 // is a compiled version that is likely the latest; it may be nil.
 func (r *Registry) publish(ctx context.Context, subject string, candidate *contract.Contract) error {
 	for {
-		row, found, err := r.latest(ctx, subject)
+		row, _, found, err := r.latest(ctx, subject)
 		if err != nil {
 			return err
 		}
@@ -148,7 +180,7 @@ func (r *Registry) publish(ctx context.Context, subject string, candidate *contr
 func (r *Registry) swap(ctx context.Context, subject string, row store.Contract, found bool, c *contract.Contract, broken error) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, stillFound, err := r.latest(ctx, subject)
+	now, ids, stillFound, err := r.latest(ctx, subject)
 	if err != nil {
 		return false, err
 	}
@@ -161,7 +193,7 @@ func (r *Registry) swap(ctx context.Context, subject string, row store.Contract,
 	}
 	set := maps.Clone(*r.inUse.Load())
 	if c != nil {
-		set[subject] = c
+		set[subject] = &inUse{current: c, ids: ids}
 	} else {
 		delete(set, subject)
 	}
@@ -169,17 +201,25 @@ func (r *Registry) swap(ctx context.Context, subject string, row store.Contract,
 	return true, nil
 }
 
-// latest reads the version in use, and whether there is one.
-func (r *Registry) latest(ctx context.Context, subject string) (store.Contract, bool, error) {
-	var row store.Contract
-	err := r.store.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+// latest reads the version in use, the ids of all live versions, and whether
+// there is one.
+func (r *Registry) latest(ctx context.Context, subject string) (row store.Contract, ids map[uint32]int, found bool, err error) {
+	err = r.store.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+		ids = map[uint32]int{}
+		all, err := tx.Registry.Versions(ctx, store.RegistryFilter{Subject: name{DefaultContext, subject}.String()})
+		if err != nil {
+			return err
+		}
+		for _, v := range live(all) {
+			ids[uint32(v.ID)] = v.Version
+		}
 		row, err = tx.Contracts.Get(ctx, subject, 0)
 		return err
 	})
 	if headgate.CodeOf(err) == headgate.CodeNotFound {
-		return store.Contract{}, false, nil
+		return store.Contract{}, nil, false, nil
 	}
-	return row, err == nil, err
+	return row, ids, err == nil, err
 }
 
 // compile compiles a stored version, or returns it from the cache.

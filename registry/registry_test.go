@@ -48,7 +48,7 @@ func open(t *testing.T, s store.Store) *Registry {
 
 func register(t *testing.T, r *Registry, subject, schema string) Registered {
 	t.Helper()
-	reg, err := r.Register(t.Context(), subject, []byte(schema), "ada")
+	reg, err := r.Register(t.Context(), subject, "", []byte(schema), "ada")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,12 +104,12 @@ func TestRegisterVersions(t *testing.T) {
 func TestRegisterRefuses(t *testing.T) {
 	r := open(t, openStore(t))
 	for _, subject := range []string{"", ".a", "a.", "a..b", "a b", "é", strings.Repeat("a", 201), "a\x00b", "../a"} {
-		_, err := r.Register(t.Context(), subject, []byte(schemaA), "ada")
+		_, err := r.Register(t.Context(), subject, "", []byte(schemaA), "ada")
 		wantCode(t, err, headgate.CodeInvalidArgument)
 		_, err = r.Draft(t.Context(), subject, []byte(`{}`), "ada")
 		wantCode(t, err, headgate.CodeInvalidArgument)
 	}
-	_, err := r.Register(t.Context(), "a", []byte(`{"type":"strin"}`), "ada")
+	_, err := r.Register(t.Context(), "a", "", []byte(`{"type":"strin"}`), "ada")
 	wantCode(t, err, headgate.CodeContractInvalid)
 	if rows, err := r.List(t.Context()); err != nil || len(rows) != 0 {
 		t.Errorf("a refused registration left %v %v", rows, err)
@@ -227,7 +227,7 @@ func TestConcurrentRegistration(t *testing.T) {
 	created := make([]bool, writers)
 	for i := range writers {
 		wg.Go(func() {
-			reg, err := r.Register(t.Context(), "same", []byte(schemaA), fmt.Sprint(i))
+			reg, err := r.Register(t.Context(), "same", "", []byte(schemaA), fmt.Sprint(i))
 			if err != nil || reg.Version != 1 {
 				t.Errorf("%+v %v", reg, err)
 			}
@@ -257,7 +257,7 @@ func TestConcurrentRegistration(t *testing.T) {
 	for i := range writers {
 		wg.Go(func() {
 			schema := fmt.Sprintf(`{"type":"object","maxProperties":%d}`, i)
-			if _, err := r.Register(t.Context(), "many", []byte(schema), "x"); err != nil {
+			if _, err := r.Register(t.Context(), "many", "", []byte(schema), "x"); err != nil {
 				t.Error(err)
 			}
 		})

@@ -210,6 +210,9 @@ func (r *Registry) removeContext(ctx context.Context, n name) error {
 func (r *Registry) adopt(ctx context.Context) error {
 	const key = "registry/adopted"
 	return r.store.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		if err := r.backfill(ctx, tx); err != nil {
+			return err
+		}
 		if _, err := tx.Settings.Get(ctx, key); headgate.CodeOf(err) != headgate.CodeNotFound {
 			return err
 		}
@@ -236,7 +239,7 @@ func (r *Registry) adoptSubject(ctx context.Context, tx *store.Tx, subject strin
 		if row.Draft {
 			continue
 		}
-		c, err := r.read(ctx, tx, n, Submission{Type: "JSON", Schema: row.Schema})
+		c, err := r.read(ctx, tx, n, Submission{Type: kindOf(row.Type), Schema: row.Schema})
 		if err != nil {
 			continue // Broken says why its subject has no contract
 		}

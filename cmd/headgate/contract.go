@@ -20,12 +20,15 @@ func (a *app) contractCommand() *cobra.Command {
 }
 
 func (a *app) contractAdd() *cobra.Command {
-	return &cobra.Command{
+	avro := false
+	cmd := &cobra.Command{
 		Use:   "add SUBJECT FILE[#POINTER]|-",
 		Short: "Register a contract version",
-		Long: "Register a JSON Schema as the next version of a subject (by default an event type).\n" +
-			"With #POINTER one definition of the file is cut out, with all that it refers to.",
+		Long: "Register a JSON Schema, or the Avro schema of a file that ends in .avsc, as the next version of a\n" +
+			"subject (by default an event type). With #POINTER one definition of a JSON Schema is cut out, with\n" +
+			"all that it refers to.",
 		Example: "  headgate contract add ticket.opened ticket.schema.json\n" +
+			"  headgate contract add ticket.opened ticket.avsc\n" +
 			"  headgate contract add github.issues.opened 'schema.json#/definitions/issues$opened'",
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -37,13 +40,19 @@ func (a *app) contractAdd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			got, created, err := c.PutContract(cmd.Context(), args[0], schema)
+			put := c.PutContract
+			if avro || strings.HasSuffix(args[1], ".avsc") {
+				put = c.PutAvroContract
+			}
+			got, created, err := put(cmd.Context(), args[0], schema)
 			if err != nil {
 				return err
 			}
 			return a.print(got, func(w io.Writer) { a.printRegistered(w, got, created) })
 		},
 	}
+	cmd.Flags().BoolVar(&avro, "avro", false, "the schema is Avro, whatever the name of the file")
+	return cmd
 }
 
 func (a *app) printRegistered(w io.Writer, c api.Contract, created bool) {
@@ -51,7 +60,7 @@ func (a *app) printRegistered(w io.Writer, c api.Contract, created bool) {
 	if !created {
 		what = "unchanged:"
 	}
-	fmt.Fprintf(w, "%s %s version %d\n  engine  %s", what, plain(c.Subject), c.Version, c.Engine)
+	fmt.Fprintf(w, "%s %s version %d\n  type    %s\n  engine  %s", what, plain(c.Subject), c.Version, c.Type, c.Engine)
 	if c.Why != "" {
 		fmt.Fprintf(w, " (%s)", plain(c.Why))
 	}
@@ -99,9 +108,9 @@ func (a *app) contractList() *cobra.Command {
 					if c.Draft {
 						kind += ", draft"
 					}
-					rows[i] = []string{c.Subject, fmt.Sprint(c.Version), kind, when(c.Created), c.By}
+					rows[i] = []string{c.Subject, fmt.Sprint(c.Version), c.Type, kind, when(c.Created), c.By}
 				}
-				table(w, "SUBJECT VERSION ENGINE CREATED BY", rows)
+				table(w, "SUBJECT VERSION TYPE ENGINE CREATED BY", rows)
 			})
 		},
 	}
@@ -134,6 +143,7 @@ func (a *app) contractShow() *cobra.Command {
 			}
 			return a.print(got, func(w io.Writer) {
 				fmt.Fprintf(w, "%s version %d, registered %s by %s\n", plain(got.Subject), got.Version, when(got.Created), plain(got.By))
+				fmt.Fprintf(w, "type %s\n", got.Type)
 				if got.Engine != "" { // of versions in use only
 					fmt.Fprintf(w, "engine %s\n", got.Engine)
 				}
@@ -160,7 +170,8 @@ func printGuesses(w io.Writer, guesses []headgate.Guess) {
 }
 
 func (a *app) contractCheck() *cobra.Command {
-	return &cobra.Command{
+	media := ""
+	cmd := &cobra.Command{
 		Use: "check SUBJECT JSON|@FILE|-", Short: "Check a payload without publishing it", Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			payload, err := a.argument(args[1])
@@ -171,13 +182,15 @@ func (a *app) contractCheck() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			got, err := c.CheckContract(cmd.Context(), args[0], payload)
+			got, err := c.CheckContract(cmd.Context(), args[0], media, payload)
 			if err != nil {
 				return err
 			}
 			return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "valid against %s\n", got.Contract) })
 		},
 	}
+	cmd.Flags().StringVar(&media, "content-type", "", "media type of the payload, such as avro/binary; default: JSON")
+	return cmd
 }
 
 func (a *app) contractDiff() *cobra.Command {

@@ -22,7 +22,8 @@ func (a *app) emitCommand() *cobra.Command {
 		Use:   "emit TYPE JSON|@FILE|-",
 		Short: "Publish one event",
 		Example: "  headgate emit ticket.opened '{\"ticket_id\":\"T-1\"}' --key T-1\n" +
-			"  headgate emit ticket.opened @ticket.json",
+			"  headgate emit ticket.opened @ticket.json\n" +
+			"  headgate emit ticket.opened @ticket.avro --content-type avro/binary",
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if slices.Contains(fences, "") {
@@ -52,6 +53,7 @@ func (a *app) emitCommand() *cobra.Command {
 	f.StringVar(&e.ID, "id", "", "event id; default: a new one")
 	f.StringVar(&e.Source, "source", "", "source; default: the principal")
 	f.StringVar(&e.Subject, "subject", "", "subject")
+	f.StringVar(&e.DataContentType, "content-type", "", "media type of the payload, such as avro/binary; default: JSON")
 	f.StringArrayVar(&causes, "cause", nil, "causal token of the delivery that this event reacts to (repeatable)")
 	f.StringArrayVar(&fences, "fence", nil, "token of the lease that the event is written under (repeatable)")
 	return cmd

@@ -85,7 +85,7 @@ func (r *run) start(ctx context.Context, name string, quota int, obs *headgate.O
 		return nil, err
 	}
 	r.report.Durability = n.Broker.Caps().Words
-	if _, err := n.Registry.Register(ctx, "order.placed", []byte(benchSchema), "bench"); err != nil {
+	if _, err := n.Registry.Register(ctx, "order.placed", "", []byte(benchSchema), "bench"); err != nil {
 		return nil, errors.Join(err, n.Close(ctx))
 	}
 	if before != nil {

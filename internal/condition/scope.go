@@ -14,6 +14,7 @@ import (
 // not outlive the event's being unmodified.
 type Scope struct {
 	event   *headgate.Event
+	decode  func(*headgate.Event) ([]byte, error)
 	once    sync.Once
 	data    any
 	dataErr error
@@ -21,6 +22,12 @@ type Scope struct {
 
 // Over returns the scope of an event. Nothing is parsed yet.
 func Over(e *headgate.Event) *Scope { return &Scope{event: e} }
+
+// OverDecoded returns the scope of an event whose data, if it is Avro, decode
+// turns into JSON when an expression first reads it. decode may be nil.
+func OverDecoded(e *headgate.Event, decode func(*headgate.Event) ([]byte, error)) *Scope {
+	return &Scope{event: e, decode: decode}
+}
 
 // Event returns the event.
 func (s *Scope) Event() *headgate.Event { return s.event }
@@ -91,6 +98,11 @@ func (s *Scope) parsed() (any, bool) {
 			s.data = types.NullValue
 		case headgate.IsJSON(e.DataContentType):
 			s.data, s.dataErr = parse(e.Data)
+		case s.decode != nil && headgate.IsAvro(e.DataContentType):
+			var text []byte
+			if text, s.dataErr = s.decode(e); s.dataErr == nil {
+				s.data, s.dataErr = parse(text)
+			}
 		case utf8.Valid(e.Data):
 			s.data = string(e.Data)
 		default:

@@ -116,7 +116,7 @@ func Start(t testing.TB, opts *Opts) *Node {
 	n.Registry, err = registry.Open(ctx, registry.Config{Store: st})
 	must(err)
 	for subject, schema := range map[string]string{"ticket.opened": TicketSchema, "ticket.triaged": TriagedSchema} {
-		_, err := n.Registry.Register(ctx, subject, []byte(schema), "admin")
+		_, err := n.Registry.Register(ctx, subject, "", []byte(schema), "admin")
 		must(err)
 	}
 	n.Quarantine, err = quarantine.Open(ctx, quarantine.Config{Store: st})

@@ -201,6 +201,13 @@ func (w *world) look(ctx context.Context, d *Diagnosis) error {
 	if fsync != "on" {
 		d.Hints = append(d.Hints, "fsync is off: a crash of the machine may bring back an epoch that was superseded")
 	}
+	var age, limit int64
+	if err := w.eye.QueryRow(ctx, `SELECT mxid_age(datminmxid), current_setting('autovacuum_multixact_freeze_max_age')::bigint FROM pg_catalog.pg_database WHERE datname = current_database()`).Scan(&age, &limit); err != nil {
+		return err
+	}
+	if hint := multixacts(age, limit); hint != "" {
+		d.Hints = append(d.Hints, hint)
+	}
 	schemas, err := w.eye.Query(ctx, `SELECT nspname FROM pg_catalog.pg_namespace WHERE obj_description(oid, 'pg_namespace') LIKE 'headgate fencing %' AND nspname NOT LIKE 'headgate\_doctor\_%'`)
 	if err != nil {
 		return err
@@ -212,4 +219,14 @@ func (w *world) look(ctx context.Context, d *Diagnosis) error {
 		d.Fenced = append(d.Fenced, fenced...)
 	}
 	return err
+}
+
+// multixacts warns when the numbers that the server gives to rows locked by
+// several transactions at once run low: many connections that write under one
+// lease at the same time use one for nearly each write.
+func multixacts(age, limit int64) string {
+	if age < limit/2 {
+		return ""
+	}
+	return fmt.Sprintf("multixacts are %d old, of the %d at which the server vacuums every table: give each connection a lease of its own, or send the writes of a lease over few connections", age, limit)
 }

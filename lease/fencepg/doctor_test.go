@@ -18,8 +18,17 @@ func TestInterleavings(t *testing.T) {
 			t.Errorf("%s, %s, %s: %s", c.Name, c.Guard, c.Level, c.Why)
 		}
 	}
-	if len(d.Checks) < 300 {
+	if len(d.Checks) < 380 {
 		t.Errorf("only %d checks ran", len(d.Checks))
 	}
 	t.Logf("%d checks on %s", len(d.Checks), d.Server)
+}
+
+func TestMultixactHint(t *testing.T) {
+	const limit = 400_000_000
+	for age, told := range map[int64]bool{0: false, limit/2 - 1: false, limit / 2: true, 2 * limit: true} {
+		if got := multixacts(age, limit); (got != "") != told {
+			t.Errorf("age %d: %q", age, got)
+		}
+	}
 }

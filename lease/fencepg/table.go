@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -89,6 +90,9 @@ func UnfenceTable(ctx context.Context, conn *pgx.Conn, table string, dry bool) (
 
 // findTree returns a table and everything that inherits from it, itself first.
 func findTree(ctx context.Context, tx pgx.Tx, table string) ([]relation, error) {
+	if strings.ContainsRune(table, 0) || !utf8.ValidString(table) {
+		return nil, headgate.NewError(headgate.CodeInvalidArgument, "A table's name is text.")
+	}
 	rows, err := tx.Query(ctx, `WITH RECURSIVE tree(oid, depth) AS (
 			SELECT to_regclass($1)::oid, 0 WHERE to_regclass($1) IS NOT NULL
 			UNION ALL SELECT i.inhrelid, depth + 1 FROM tree JOIN pg_catalog.pg_inherits i ON i.inhparent = tree.oid
@@ -101,6 +105,11 @@ func findTree(ctx context.Context, tx pgx.Tx, table string) ([]relation, error) 
 		err = row.Scan(&r.oid, &r.schema, &r.name, &r.kind, &r.partition)
 		return r, err
 	})
+	switch State(err) {
+	case "":
+	case "42601", "42602", "0A000", "22021", "22023": // how the server says that it cannot be a name
+		return nil, headgate.NewError(headgate.CodeInvalidArgument, "%q is no table's name: write it as in SQL, with its schema if need be.", clip(table))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +120,7 @@ func findTree(ctx context.Context, tx pgx.Tx, table string) ([]relation, error) 
 		return nil, headgate.NewError(headgate.CodeInvalidArgument, "%s is a partition: fence the table that it is of.", clip(table))
 	}
 	for _, r := range tree {
-		if r.kind != "r" && r.kind != "p" {
+		if r.kind != "r" && r.kind != "p" || r.schema == "pg_catalog" || r.schema == "information_schema" {
 			return nil, headgate.NewError(headgate.CodeInvalidArgument, "%s is neither a plain nor a partitioned table.", clip(r.ident()))
 		}
 	}

@@ -371,7 +371,11 @@ func TestInstall(t *testing.T) {
 	}
 	pgtest.Exec(t, url, `CREATE TABLE parted (ticket text) PARTITION BY LIST (ticket); CREATE TABLE parted_1 PARTITION OF parted FOR VALUES IN ('1');
 		CREATE VIEW seen AS SELECT 1 AS one; CREATE TABLE heir () INHERITS (free)`)
-	for table, code := range map[string]headgate.Code{"nope": headgate.CodeNotFound, "seen": headgate.CodeInvalidArgument, "parted_1": headgate.CodeInvalidArgument, "parted": "", "free": ""} {
+	for table, code := range map[string]headgate.Code{
+		"nope": headgate.CodeNotFound, "public.nope": headgate.CodeNotFound, strings.Repeat("n", 70000): headgate.CodeNotFound,
+		"": headgate.CodeNotFound, ".": headgate.CodeInvalidArgument, "a.b.c.d": headgate.CodeInvalidArgument, "else.public.tickets": headgate.CodeInvalidArgument, `"`: headgate.CodeInvalidArgument, `""`: headgate.CodeInvalidArgument,
+		"tickets; DROP": headgate.CodeInvalidArgument, "a b": headgate.CodeInvalidArgument, "a\x00b": headgate.CodeInvalidArgument, "a\xffb": headgate.CodeInvalidArgument, "pg_class": headgate.CodeInvalidArgument, "seen": headgate.CodeInvalidArgument, "parted_1": headgate.CodeInvalidArgument, "parted": "", "free": "",
+	} {
 		_, err := fencepg.FenceTable(ctx, conn, "", table, "whole", false)
 		want(t, table, err, code)
 	}
@@ -400,4 +404,28 @@ func TestInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	pgtest.Exec(t, url, "INSERT INTO parted VALUES ('1'); TRUNCATE free")
+}
+
+// Two connections that write under one lease at once share the lock, which
+// costs a multixact; one connection for each lease costs none. Doctor looks at
+// how many are left.
+func TestSharedLeasesCostMultixacts(t *testing.T) {
+	ctx := t.Context()
+	pool, url := sealed(t)
+	f := grant("t/1", 1)
+	want(t, "seal", new(fencepg.DB).Seal(ctx, pool, f), "")
+	shared := func() bool {
+		return pgtest.Exec(t, url, "SELECT count(*) FROM headgate_fence.fences f WHERE xmax <> 0 AND EXISTS (SELECT 1 FROM pg_locks l WHERE l.locktype = 'transactionid' AND l.transactionid = f.xmax)")[0][0] == "0"
+	}
+	want(t, "one", fencepg.Tx(ctx, pool, f, func(tx pgx.Tx) error {
+		if shared() {
+			t.Error("a single holder's lock is no plain one")
+		}
+		return fencepg.Tx(ctx, pool, f, func(pgx.Tx) error {
+			if !shared() {
+				t.Error("two holders' lock is not shared")
+			}
+			return nil
+		})
+	}), "")
 }

@@ -281,3 +281,25 @@ func storm(t *testing.T, d time.Duration, do func(context.Context, *sql.DB, fenc
 	t.Logf("%d writes, %d refused as stale, %d stale commits", writes, refused.Load(), violations)
 	return writes, int(refused.Load()), violations
 }
+
+// What cannot be fenced is told as that, and a table is one however its name
+// is written.
+func TestNamesOfTables(t *testing.T) {
+	ctx := t.Context()
+	db := open(t)
+	must(t, db, "CREATE VIEW seen AS SELECT 1 AS ticket")
+	for name, code := range map[string]headgate.Code{
+		"": headgate.CodeNotFound, "nope": headgate.CodeNotFound, "a\x00b": headgate.CodeNotFound, `"`: headgate.CodeNotFound, "tickets; DROP": headgate.CodeNotFound, strings.Repeat("n", 100000): headgate.CodeNotFound,
+		"seen": headgate.CodeInvalidArgument, "sqlite_master": headgate.CodeInvalidArgument, "headgate_fences": headgate.CodeInvalidArgument, "TICKETS": "",
+	} {
+		_, err := FenceTable(ctx, db, name, "t/{ticket}", false)
+		want(t, fmt.Sprintf("%.20q", name), err, code)
+	}
+	if _, err := FenceTable(ctx, db, "tickets", "t/{ticket}", false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := UnfenceTable(ctx, db, "Tickets", false); err != nil {
+		t.Fatal(err)
+	}
+	must(t, db, "INSERT INTO tickets (ticket) VALUES ('free')")
+}

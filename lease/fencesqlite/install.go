@@ -3,6 +3,7 @@ package fencesqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"strings"
@@ -48,6 +49,9 @@ func FenceTable(ctx context.Context, db *sql.DB, table, template string, dry boo
 	if err != nil {
 		return "", err
 	}
+	if table, err = named(ctx, db, table); err != nil {
+		return "", err
+	}
 	if err := check(ctx, db, table, t); err != nil {
 		return "", err
 	}
@@ -62,8 +66,12 @@ func FenceTable(ctx context.Context, db *sql.DB, table, template string, dry boo
 	return script, run(ctx, db, script)
 }
 
-// UnfenceTable removes the triggers.
+// UnfenceTable removes the triggers. Errors: not_found, invalid_argument.
 func UnfenceTable(ctx context.Context, db *sql.DB, table string, dry bool) (string, error) {
+	table, err := named(ctx, db, table)
+	if err != nil {
+		return "", err
+	}
 	script := dropTriggers(table)
 	if dry {
 		return script, nil
@@ -84,6 +92,22 @@ func run(ctx context.Context, db *sql.DB, script string) error {
 	return err
 }
 
+// named returns a table's name as the database spells it, so that the triggers
+// are the same ones however it was written.
+func named(ctx context.Context, db *sql.DB, table string) (name string, err error) {
+	var kind string
+	err = db.QueryRowContext(ctx, `SELECT name, CASE WHEN type <> 'table' OR sql LIKE 'CREATE VIRTUAL%' OR name LIKE 'sqlite\_%' ESCAPE '\' OR name IN ('headgate_fences', 'headgate_fence', 'headgate_never') THEN 'other' ELSE 'table' END
+		FROM (SELECT name, type, sql FROM sqlite_schema UNION ALL SELECT 'sqlite_schema', 'schema', '' UNION ALL SELECT 'sqlite_master', 'schema', '')
+		WHERE name = ? COLLATE NOCASE AND type IN ('table', 'view', 'schema')`, table).Scan(&name, &kind)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return "", headgate.NewError(headgate.CodeNotFound, "There is no such table.")
+	case err == nil && kind != "table":
+		return "", headgate.NewError(headgate.CodeInvalidArgument, "%q is no table that can be fenced.", name)
+	}
+	return name, err
+}
+
 func check(ctx context.Context, db *sql.DB, table string, t fence.Template) error {
 	rows, err := db.QueryContext(ctx, "SELECT name FROM pragma_table_info(?)", table)
 	if err != nil {
@@ -100,9 +124,6 @@ func check(ctx context.Context, db *sql.DB, table string, t fence.Template) erro
 	}
 	if err := rows.Err(); err != nil {
 		return err
-	}
-	if len(have) == 0 {
-		return headgate.NewError(headgate.CodeNotFound, "There is no such table.")
 	}
 	for _, c := range t.Columns() {
 		if !have[c] {

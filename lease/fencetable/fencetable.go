@@ -40,9 +40,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/lease"
+	"github.com/headgate/headgate/lease/fence"
 )
 
 // Dialect is how a database writes SQL.
@@ -122,10 +124,15 @@ func (t Table) Create(ctx context.Context, db *sql.DB) error {
 const checkTries = 4
 
 // Check passes when no higher epoch has written, and keeps it so until the
-// transaction ends. Errors: stale_fence, fence_conflict, and the database's.
+// transaction ends. Errors: fence_invalid, stale_fence, fence_conflict, and
+// the database's.
 func (t Table) Check(ctx context.Context, tx *sql.Tx, f lease.Fence) error {
 	q, err := t.sql()
 	if err != nil {
+		return err
+	}
+	// What is of no grant must not raise the epoch: nobody could ever pass it.
+	if err := (fence.Fence{Resource: f.Resource, Epoch: f.Epoch, Nonce: f.Nonce}).Check(time.Time{}); err != nil {
 		return err
 	}
 	if t.Dialect == SQLite {

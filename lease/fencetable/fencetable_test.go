@@ -81,6 +81,10 @@ func TestOnlyTheHighestPasses(t *testing.T) {
 			{fence("r", 5, 1), headgate.CodeFenceConflict},
 			{fence("r", 4, 0), headgate.CodeStaleFence},
 			{fence("other", 1, 0), ""},
+			{fence("r", 1<<53, 2), headgate.CodeFenceInvalid},
+			{fence("r", 0, 2), headgate.CodeFenceInvalid},
+			{fence("a//b", 7, 2), headgate.CodeFenceInvalid},
+			{lease.Fence{Resource: "r", Epoch: 7, Nonce: []byte("short")}, headgate.CodeFenceInvalid},
 			{fence("r", 1<<53-1, 2), ""},
 			{fence("r", 5, 0), headgate.CodeStaleFence},
 		} {

@@ -159,7 +159,11 @@ func (o *operator) getContract(c *gateway.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.JSON(http.StatusOK, o.contractOf(&s, true))
+	out := o.contractOf(&s, true)
+	if c.Principal.Can(headgate.RoleViewer) {
+		out.Guesses = o.Guesses.Of(subject)
+	}
+	return c.JSON(http.StatusOK, out)
 }
 
 func (o *operator) contractVersions(c *gateway.Call) error {

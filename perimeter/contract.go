@@ -61,6 +61,7 @@ func (r *run) judgeFramed(ctx context.Context, i int, c *contract.Contract, payl
 		en.framed, e.Data = e.Data, j.Data
 	}
 	if j.Verdict != nil && !j.Verdict.Valid {
+		r.p.cfg.Guesses.Add(j.Verdict)
 		if refusal := violation(j.Verdict); !r.mend(i, j.Mended, refusal) {
 			return j.Contract, refusal
 		}

@@ -95,7 +95,7 @@ func (r *run) readBack(ctx context.Context, items []int) {
 				continue
 			}
 			res.Event = stored[k].Event
-			res.Contract, res.Mended = headgate.ParseContractRef(res.Event.DataSchema), mendedOf(res.Event)
+			res.Contract, res.Mended = headgate.ParseContractRef(res.Event.DataSchema), res.Event.Mended()
 		} else {
 			res.Event.Header, res.Mended = headgate.Header{}, ""
 		}

@@ -373,7 +373,7 @@ func TestInstall(t *testing.T) {
 		CREATE VIEW seen AS SELECT 1 AS one; CREATE TABLE heir () INHERITS (free)`)
 	for table, code := range map[string]headgate.Code{
 		"nope": headgate.CodeNotFound, "public.nope": headgate.CodeNotFound, strings.Repeat("n", 70000): headgate.CodeNotFound,
-		"": headgate.CodeNotFound, ".": headgate.CodeInvalidArgument, "a.b.c.d": headgate.CodeInvalidArgument, "else.public.tickets": headgate.CodeInvalidArgument, `"`: headgate.CodeInvalidArgument, `""`: headgate.CodeInvalidArgument,
+		"": headgate.CodeInvalidArgument, ".": headgate.CodeInvalidArgument, "a.b.c.d": headgate.CodeInvalidArgument, "else.public.tickets": headgate.CodeInvalidArgument, `"`: headgate.CodeInvalidArgument, `""`: headgate.CodeNotFound,
 		"tickets; DROP": headgate.CodeInvalidArgument, "a b": headgate.CodeInvalidArgument, "a\x00b": headgate.CodeInvalidArgument, "a\xffb": headgate.CodeInvalidArgument, "pg_class": headgate.CodeInvalidArgument, "seen": headgate.CodeInvalidArgument, "parted_1": headgate.CodeInvalidArgument, "parted": "", "free": "",
 	} {
 		_, err := fencepg.FenceTable(ctx, conn, "", table, "whole", false)

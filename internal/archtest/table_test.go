@@ -75,6 +75,8 @@ var table = []rule{
 	{pkg: "unit/unitpgx", role: "units of work in pgx transactions", imports: []string{"inbox", "inbox/inboxpgx", "lease/fence", "lease/fencepg", "outbox", "outbox/outboxpgx", "unit"}, vendors: []string{"github.com/jackc/pgx/v5"}},
 	{pkg: "unit/unitsql", role: "units of work in database/sql transactions", imports: []string{"inbox", "inbox/inboxsql", "lease/fence", "lease/fencepg", "outbox", "outbox/outboxsql", "unit"}},
 	{pkg: "unit/unitsqlite", role: "units of work in SQLite", imports: []string{"inbox", "inbox/inboxsqlite", "lease/fence", "lease/fencesqlite", "outbox", "outbox/outboxsqlite", "unit"}},
+	{pkg: "unit/worker", role: "pulls deliveries for units of work and settles them", imports: []string{"api", "client", "unit"}},
+	{pkg: "unit/handler", role: "units of work as handlers of this process", imports: []string{"router", "unit"}},
 	{pkg: "relay", role: "database log → perimeter", imports: []string{"broker", "perimeter", "quarantine"}},
 	{pkg: "relay/sqliterelay", role: "driver: outboxes in SQLite databases", imports: []string{"relay", "internal/filelock"}},
 	{pkg: "relay/pgrelay", role: "driver: the log of PostgreSQL", imports: []string{"relay"}, vendors: []string{"github.com/jackc/pgx/v5", "github.com/jackc/pglogrepl"}},

@@ -123,11 +123,97 @@ func TestSupersededWorkerSettlesNothing(t *testing.T) {
 				t.Errorf("%d events are stored, want the two that were opened", total)
 			}
 			balance, err := n.Router.Conservation(t.Context())
-			if err != nil || len(balance) != 1 || balance[0].InFlight == 0 {
+			if err != nil || len(balance) != 1 || balance[0].InFlight != 0 || balance[0].Pending != 2 {
 				t.Errorf("%+v, %v", balance, err)
 			}
 		})
 	}
+}
+
+// TestSupersededDeliveryGoesOnAtOnce: without waiting for its claim's end, and
+// without using up an attempt, however often.
+func TestSupersededDeliveryGoesOnAtOnce(t *testing.T) {
+	n := nodetest.Start(t, nil)
+	triage, admin := n.Client(t, "triage"), n.Client(t, "admin")
+	_, _, err := triage.PutSubscription(t.Context(), "one", api.SubscriptionSpec{
+		Types: []string{"ticket.opened"}, Lease: "ticket/{data.ticket_id}", Attempts: 1, Claim: api.Duration(time.Hour / 2),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	openTicket(t, n, "e1", "7")
+	var claims []string
+	for i := range 4 {
+		d := pullOne(t, n, "one")
+		if d.Attempt != i+1 {
+			t.Errorf("attempt %d of delivery %d", d.Attempt, i)
+		}
+		claims = append(claims, d.Claim)
+		if i < 3 {
+			if out, err := admin.Revoke(t.Context(), "ticket/7", api.RevokeRequest{Mode: "terminate"}); err != nil || !out.Killed {
+				t.Fatalf("%+v, %v", out, err)
+			}
+		}
+	}
+	for i, claim := range claims {
+		out, err := triage.Settle(t.Context(), "one", api.Settlement{Claim: claim, Outcome: "ack"})
+		if last := i == len(claims)-1; last && (err != nil || out.Settled != 1) || !last && headgate.CodeOf(err) != headgate.CodeStaleFence {
+			t.Errorf("claim %d: %+v, %v", i, out, err)
+		}
+	}
+	if page, err := admin.Quarantine(t.Context(), client.QuarantineFilter{Subscription: "one"}, client.Page{}); err != nil || len(page.Records) != 0 {
+		t.Errorf("%+v, %v", page, err)
+	}
+}
+
+// TestDrainWaitsForTheDelivery: once the gate is closed nobody gets the ticket
+// and nothing of its worker passes, but the end of its delivery, with the
+// events that it emits; that ends the revocation.
+func TestDrainWaitsForTheDelivery(t *testing.T) {
+	n := nodetest.Start(t, nil)
+	leasedSubscription(t, n, "one", "two")
+	triage, admin := n.Client(t, "triage"), n.Client(t, "admin")
+	openTicket(t, n, "e1", "7")
+	d := pullOne(t, n, "one")
+	watch, err := triage.WatchLease(t.Context(), "ticket/7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close()
+	revoked := make(chan api.Revoked, 1)
+	go func() {
+		out, err := admin.Revoke(t.Context(), "ticket/7", api.RevokeRequest{DeadlineMS: 60_000})
+		if err != nil {
+			t.Error(err)
+		}
+		revoked <- out
+	}()
+	for st := (api.LeaseState{}); !st.Closing; {
+		if st, err = watch.Next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ds, err := triage.Pull(t.Context(), "two", 1, 200*time.Millisecond); err != nil || len(ds) != 0 {
+		t.Errorf("%d deliveries while the gate is closed, %v", len(ds), err)
+	}
+	_, err = triage.Fenced(d.Lease.Token).Publish(t.Context(), &headgate.Event{Type: "ticket.triaged", Data: []byte(`{"ticket_id":"7","team":"billing"}`)})
+	if err == nil {
+		t.Error("a write of the worker passed while the gate was closed")
+	}
+	select {
+	case out := <-revoked:
+		t.Fatalf("the revocation did not wait: %+v", out)
+	default:
+	}
+	emit := json.RawMessage(`{"type":"ticket.triaged","data":{"ticket_id":"7","team":"billing"}}`)
+	out, err := triage.Settle(t.Context(), "one", api.Settlement{Claim: d.Claim, Outcome: "ack", Emit: []json.RawMessage{emit}})
+	if err != nil || out.Settled != 1 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if out := <-revoked; out.Killed || out.Epoch <= d.Lease.Epoch {
+		t.Errorf("%+v", out)
+	}
+	pullOne(t, n, "two")
 }
 
 // TestEmittedEventsCarryTheFence: what is emitted with a settlement says under
@@ -181,7 +267,10 @@ func TestHandlerUnderALease(t *testing.T) {
 	err := n.Router.Handle("inside", func(ctx context.Context, d *router.Delivery, out *router.Emitter) error {
 		got <- d.Lease
 		if attempt++; attempt == 1 { // it loses its lease in the middle
-			_, err := admin.Revoke(ctx, "ticket/7", api.RevokeRequest{Mode: "terminate"})
+			_, err := admin.Revoke(context.WithoutCancel(ctx), "ticket/7", api.RevokeRequest{Mode: "terminate"})
+			if cause := headgate.CodeOf(context.Cause(ctx)); err == nil && cause != headgate.CodeStaleFence {
+				err = fmt.Errorf("the handler's context ended for %q", cause)
+			}
 			revoked <- err
 		}
 		out.Emit(&headgate.Event{Type: "ticket.triaged", Data: []byte(`{"ticket_id":"7","team":"billing"}`)})
@@ -192,7 +281,7 @@ func TestHandlerUnderALease(t *testing.T) {
 	}
 	_, _, err = n.Client(t, "triage").PutSubscription(t.Context(), "inside", api.SubscriptionSpec{
 		Types: []string{"ticket.opened"}, Lease: "ticket/{data.ticket_id}", Backoff: "1ms..2ms",
-		Claim: api.Duration(500 * time.Millisecond), Deliver: api.Deliver{Handler: &struct{}{}},
+		Attempts: 1, Deliver: api.Deliver{Handler: &struct{}{}},
 	})
 	if err != nil {
 		t.Fatal(err)

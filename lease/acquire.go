@@ -323,9 +323,12 @@ func (s *Service) token(l *store.Lease, now time.Time) (string, error) {
 	return token, nil
 }
 
-// changed tells this node's waiters and watchers of a committed row.
+// changed tells all of this node who look at the lease of a committed row.
 func (s *Service) changed(l *store.Lease) {
 	s.seen.raise(l.Resource, l.Epoch)
 	s.queue.notify(l.Resource, time.Now())
 	s.watch.notify(l.Resource)
+	if tell := s.follower.Load(); tell != nil {
+		(*tell)(l.Resource, l.Epoch)
+	}
 }

@@ -36,6 +36,31 @@ func (s *Service) Guard(ctx context.Context, tx *store.Tx, f *Fence) error {
 	return nil
 }
 
+// Finish is the guard of a holder's last write, and ends the grant in the same
+// transaction. A holder whose lease is being revoked may still finish: that is
+// what is waited for. Once its transaction is committed the caller calls Ended.
+//
+// Errors: stale_fence, fence_conflict, lease_expired.
+func (s *Service) Finish(ctx context.Context, tx *store.Tx, f *Fence) (store.Lease, error) {
+	l, err := tx.Leases.Get(ctx, f.Resource)
+	if headgate.CodeOf(err) == headgate.CodeNotFound {
+		return l, stale(f, 0)
+	}
+	if err != nil {
+		return l, err
+	}
+	now, err := tx.Leases.Now(ctx)
+	if err != nil {
+		return l, err
+	}
+	open := l
+	open.Closing = false
+	if refusal := s.judge(&open, f, now); refusal != nil {
+		return l, refusal
+	}
+	return s.end(ctx, tx, &l)
+}
+
 // The predicates of the guard, by which tests take one out at a time.
 const (
 	onEpoch  = "epoch"

@@ -137,7 +137,7 @@ func (s *Service) Release(ctx context.Context, p *headgate.Principal, resource, 
 	var l store.Lease
 	err = patiently(ctx, releasePatience, func() error {
 		return s.cfg.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
-			l, err = s.End(ctx, tx, &f)
+			l, err = s.release(ctx, tx, &f)
 			return err
 		})
 	})
@@ -148,9 +148,8 @@ func (s *Service) Release(ctx context.Context, p *headgate.Principal, resource, 
 	return nil
 }
 
-// End releases a grant within a transaction of the caller, who calls Ended
-// when it is committed.
-func (s *Service) End(ctx context.Context, tx *store.Tx, f *Fence) (store.Lease, error) {
+// release ends a grant within a transaction.
+func (s *Service) release(ctx context.Context, tx *store.Tx, f *Fence) (store.Lease, error) {
 	l, err := tx.Leases.Get(ctx, f.Resource)
 	if headgate.CodeOf(err) == headgate.CodeNotFound {
 		return l, lost(f, 0)
@@ -164,7 +163,7 @@ func (s *Service) End(ctx context.Context, tx *store.Tx, f *Fence) (store.Lease,
 	return s.end(ctx, tx, &l)
 }
 
-// Ended tells waiters and watchers of a lease that End ended.
+// Ended tells waiters, watchers and followers of a lease that Finish ended.
 func (s *Service) Ended(l *store.Lease) {
 	s.stats.Released.Add(1)
 	s.changed(l)

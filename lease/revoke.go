@@ -3,6 +3,8 @@ package lease
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -25,7 +27,8 @@ type Revoked struct {
 	Epoch int64 // above the holder's
 	// Drained is how long the holder took to release, or was waited for.
 	Drained time.Duration
-	// Killed: the holder had not released.
+	// Killed: the holder had not released, and the lease was ended for it, by
+	// this call or by another one, or ran out and was taken.
 	Killed bool
 }
 
@@ -49,13 +52,65 @@ func (s *Service) Revoke(ctx context.Context, resource string, r Revocation) (Re
 		return Revoked{}, err
 	}
 	s.cfg.Log.Info("lease is being revoked", "resource", resource, "holder", l.Holder, "epoch", l.Epoch)
+	here, leave := s.revoking.join(&l)
+	defer leave()
 	begun := time.Now()
 	if !r.Terminate {
-		if at, gone, err := s.drained(ctx, &l, r.Deadline); err != nil || gone {
-			return Revoked{Epoch: at, Drained: time.Since(begun)}, err
+		row, gone, err := s.drained(ctx, &l, r.Deadline)
+		if err != nil {
+			return Revoked{}, err
+		}
+		if gone {
+			return Revoked{Epoch: row.Epoch, Drained: time.Since(begun), Killed: here.killed.Load() || ranOut(&row, &l)}, nil
 		}
 	}
-	return s.supersede(ctx, &l, time.Since(begun))
+	return s.supersede(ctx, &l, here, time.Since(begun))
+}
+
+// ranOut reports whether the present holder took a lease that nobody had given
+// back: a lease whose gate is closed is not renewed, so that before its end
+// only its release lets another take it.
+func ranOut(now, before *store.Lease) bool {
+	return now.Holder != "" && !now.Acquired.Before(before.Expires)
+}
+
+// revocations are the calls that revoke, by lease: what one of them does, the
+// others tell, too.
+type revocations struct {
+	mu  sync.Mutex
+	all map[grantID]*revocation
+}
+
+type grantID struct {
+	resource string
+	epoch    int64
+}
+
+type revocation struct {
+	killed atomic.Bool
+	calls  int
+}
+
+func (r *revocations) join(l *store.Lease) (here *revocation, leave func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id := grantID{l.Resource, l.Epoch}
+	here = r.all[id]
+	if here == nil {
+		here = &revocation{}
+		if r.all == nil {
+			r.all = map[grantID]*revocation{}
+		}
+		r.all[id] = here
+	}
+	here.calls++
+	return here, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if here.calls--; here.calls == 0 {
+			delete(r.all, id)
+		}
+	}
 }
 
 // shut is the first phase.
@@ -81,7 +136,7 @@ func (s *Service) shut(ctx context.Context, resource string) (l store.Lease, err
 
 // drained waits for the holder to release. A lease that runs out meanwhile
 // will not be released any more.
-func (s *Service) drained(ctx context.Context, l *store.Lease, most time.Duration) (epoch int64, gone bool, err error) {
+func (s *Service) drained(ctx context.Context, l *store.Lease, most time.Duration) (row store.Lease, gone bool, err error) {
 	end := time.Now().Add(most)
 	for {
 		moved, leave := s.watch.of(l.Resource)
@@ -89,12 +144,12 @@ func (s *Service) drained(ctx context.Context, l *store.Lease, most time.Duratio
 		left := min(row.Expires.Sub(now), time.Until(end))
 		if err != nil || row.Epoch != l.Epoch || left <= 0 {
 			leave()
-			return row.Epoch, err == nil && row.Epoch != l.Epoch, err
+			return row, err == nil && row.Epoch != l.Epoch, err
 		}
 		err = pause(ctx, moved, min(pollEvery, left))
 		leave()
 		if err != nil {
-			return 0, false, &headgate.Error{
+			return row, false, &headgate.Error{
 				Code: headgate.CodeCanceled, Outcome: headgate.Applied, Err: err,
 				Detail: "The gate is closed; the lease ends when it is released or runs out.",
 			}
@@ -103,23 +158,27 @@ func (s *Service) drained(ctx context.Context, l *store.Lease, most time.Duratio
 }
 
 // supersede is the second phase.
-func (s *Service) supersede(ctx context.Context, l *store.Lease, took time.Duration) (Revoked, error) {
+func (s *Service) supersede(ctx context.Context, l *store.Lease, here *revocation, took time.Duration) (Revoked, error) {
 	var freed store.Lease
-	killed := true
+	ended := false
 	err := patiently(ctx, revokePatience, func() error {
 		return s.cfg.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
 			now, err := tx.Leases.Get(ctx, l.Resource)
 			if err != nil {
 				return err
 			}
-			if killed = now.Epoch == l.Epoch; !killed {
+			if ended = now.Epoch == l.Epoch; !ended {
 				freed = now
 				return nil
 			}
+			here.killed.Store(true) // before anybody can see the new epoch
 			freed, err = s.end(ctx, tx, &now)
 			return err
 		})
 	})
+	if err != nil && ended {
+		here.killed.Store(false)
+	}
 	if errors.Is(err, store.ErrGuarded) {
 		return Revoked{}, &headgate.Error{
 			Code: headgate.CodeUnavailable, Outcome: headgate.Applied, Err: err, RetryAfter: guardedPause,
@@ -130,7 +189,9 @@ func (s *Service) supersede(ctx context.Context, l *store.Lease, took time.Durat
 	if err != nil {
 		return Revoked{}, err
 	}
-	s.stats.Revoked.Add(1)
-	s.changed(&freed)
-	return Revoked{Epoch: freed.Epoch, Drained: took, Killed: killed}, nil
+	if ended {
+		s.stats.Revoked.Add(1)
+		s.changed(&freed)
+	}
+	return Revoked{Epoch: freed.Epoch, Drained: took, Killed: here.killed.Load() || ranOut(&freed, l)}, nil
 }

@@ -53,6 +53,8 @@ type Service struct {
 	stats     Stats
 	queue     queue
 	watch     watchers
+	follower  atomic.Pointer[func(resource string, epoch int64)]
+	revoking  revocations
 	randMu    sync.Mutex
 	without   string // predicates of the guard that tests took out
 }
@@ -98,6 +100,11 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	return s, nil
 }
+
+// Follow makes tell be called after every grant and every end of a lease that
+// this node commits, with the epoch from below which everything is superseded.
+// It must not block. There is one follower: who hands out work under leases.
+func (s *Service) Follow(tell func(resource string, epoch int64)) { s.follower.Store(&tell) }
 
 // Run keeps the keys fresh until ctx ends.
 func (s *Service) Run(ctx context.Context) error {

@@ -439,6 +439,54 @@ func TestRevoke(t *testing.T) {
 	})
 }
 
+// TestTerminateWhileDraining: both calls say that the lease was taken from its
+// holder, and a drain that its holder ended does not.
+func TestTerminateWhileDraining(t *testing.T) {
+	ctx := t.Context()
+	s := service(t, memory(t))
+	for _, release := range []bool{false, true} {
+		g, err := s.Acquire(ctx, worker("a"), Request{Resources: []string{"r"}, TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiter := make(chan error, 1)
+		go func() { // takes it at once, so that a drain may see only its grant
+			next, err := s.Acquire(ctx, worker("b"), Request{Resources: []string{"r"}, Wait: time.Minute})
+			if err == nil {
+				err = s.Release(ctx, worker("b"), "", next[0].Token)
+			}
+			waiter <- err
+		}()
+		drained := make(chan Revoked, 1)
+		go func() {
+			got, err := s.Revoke(ctx, "r", Revocation{Deadline: time.Minute})
+			if err != nil {
+				t.Error(err)
+			}
+			drained <- got
+		}()
+		for st := (State{}); !st.Closing; {
+			if st, err = s.Get(ctx, "r"); err != nil {
+				t.Fatal(err)
+			}
+			runtime.Gosched()
+		}
+		if release {
+			if err := s.Release(ctx, worker("a"), "", g[0].Token); err != nil {
+				t.Fatal(err)
+			}
+		} else if got, err := s.Revoke(ctx, "r", Revocation{Terminate: true}); err != nil || !got.Killed {
+			t.Errorf("terminate: %+v, %v", got, err)
+		}
+		if got := <-drained; got.Killed == release || got.Epoch <= g[0].Epoch {
+			t.Errorf("drain of a lease that was released (%v): %+v", release, got)
+		}
+		if err := <-waiter; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestMaxHold(t *testing.T) {
 	r := newRig(t, memory(t))
 	g, err := r.Acquire(t.Context(), worker("a"), Request{Resources: []string{"r"}, TTL: 10 * time.Second, MaxHold: 15 * time.Second})

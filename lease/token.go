@@ -41,6 +41,20 @@ type Fence struct {
 // String returns "resource@epoch", the form of the event attribute fence.
 func (f *Fence) String() string { return f.Resource + "@" + strconv.FormatInt(f.Epoch, 10) }
 
+// Attribute is the event attribute fence of what was written under the fences:
+// RESOURCE@EPOCH, comma-separated in the order of the resources, with "%" and
+// "," in them as %25 and %2C.
+func Attribute(fences []*Fence) string {
+	all := make([]string, len(fences))
+	for i, f := range fences {
+		all[i] = attributeEscapes.Replace(f.String())
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), ",")
+}
+
+var attributeEscapes = strings.NewReplacer("%", "%25", ",", "%2C")
+
 // claims is the signed text. Its fields are written in this order and form
 // only: a token has one spelling.
 type claims struct {

@@ -78,14 +78,16 @@ func noFencing() *headgate.Error {
 }
 
 // fence: where the type demands a lease, its token is among the fences; and
-// every fence that the event is written under is current, as far as can be
-// told before the commit, which decides.
+// every fence of the submission is current, as far as can be told before the
+// commit, which decides. One that is stale refuses every event: what the
+// client believes to hold it does not. The event names the lease that its type
+// demands, else all.
 func (r *run) fence(ctx context.Context, i int) (Stage, *headgate.Error) {
 	r.readFences(ctx)
 	if r.fenceErr != nil {
 		return StageFence, r.fenceErr
 	}
-	under := r.fences
+	named := r.fences
 	if of := r.entries[i].typ.FenceOf; of != nil {
 		if headgate.IsAvro(r.results[i].Event.DataContentType) { // it has to be judged before it can be read
 			if bad := r.contract(ctx, i); bad != nil {
@@ -105,36 +107,42 @@ func (r *run) fence(ctx context.Context, i int) (Stage, *headgate.Error) {
 		k := slices.IndexFunc(r.fences, func(f *lease.Fence) bool { return f.Resource == resource })
 		switch {
 		case k >= 0:
-			under = r.fences[k : k+1]
+			named = r.fences[k : k+1]
 		case len(r.fences) > 0:
 			return StageFence, headgate.NewError(headgate.CodeFenceForeign, "the event is about %s, which none of the fences is for", clip(resource))
 		default:
 			return StageFence, headgate.NewError(headgate.CodeFenceMissing, "type %s demands the lease on %s", r.results[i].Event.Type, clip(resource))
 		}
 	}
-	if len(under) == 0 {
+	if len(r.fences) == 0 {
 		return "", nil
 	}
 	if r.p.fencing == nil {
 		return StageFence, noFencing()
 	}
-	for _, f := range under {
-		if err := r.checkFence(ctx, f); err != nil {
+	for k, f := range r.fences {
+		if err := r.checkFence(ctx, f, k < len(r.s.Held)); err != nil {
 			return StageFence, err
 		}
 	}
-	r.entries[i].fences = under
+	r.entries[i].fences, r.entries[i].fence = r.fences, lease.Attribute(named)
 	return "", nil
 }
 
 // checkFence asks once per submission and fence: a stale worker is told here,
-// without waiting in the queue of writers.
-func (r *run) checkFence(ctx context.Context, f *lease.Fence) *headgate.Error {
+// without waiting in the queue of writers. What is held by the delivery that
+// is being settled may be in the course of being revoked: its settlement is
+// what is waited for.
+func (r *run) checkFence(ctx context.Context, f *lease.Fence, held bool) *headgate.Error {
 	if err, known := r.fenceChecks[f]; known {
 		return err
 	}
+	check := func() error { return r.p.fencing.Leases.Current(ctx, f) }
+	if held {
+		check = func() error { return r.p.fencing.Leases.Superseded(f) }
+	}
 	var found *headgate.Error
-	if err := r.p.fencing.Leases.Current(ctx, f); err != nil {
+	if err := check(); err != nil {
 		found = errorOf(err)
 	}
 	if r.fenceChecks == nil {

@@ -2,6 +2,7 @@ package perimeter_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -161,6 +162,57 @@ func TestFenceStage(t *testing.T) {
 		if s.Event.Header.Fence == "" {
 			t.Errorf("%s was stored without its fence", s.Event.ID)
 		}
+	}
+}
+
+// TestOneStaleFenceRefusesAll: also when the lease that an event's type demands
+// is another one, which is current.
+func TestOneStaleFenceRefusesAll(t *testing.T) {
+	g := openFenced(t)
+	one, two := g.lease("ticket/1"), g.lease("ticket/2")
+	late := false
+	lose := func() {
+		late = true
+		if err := g.leases.Release(t.Context(), g.worker, "", two.Token); err != nil {
+			t.Error(err)
+		}
+	}
+	g.st.hook = lose // between the check and the commit
+	res := g.publish(t.Context(), []string{one.Token, two.Token}, event("ticket.opened", "a", `{"n":1}`), event("ticket.opened", "b", `{"n":2}`))
+	for _, r := range res {
+		if codeOfResult(r) != headgate.CodeStaleFence || r.Stage != perimeter.StageFence {
+			t.Errorf("with a lease lost before the commit: %+v", r)
+		}
+	}
+	if !late {
+		t.Fatal("the events were refused before their transaction: the test proves nothing")
+	}
+	res = g.publish(t.Context(), []string{one.Token, two.Token}, event("ticket.opened", "a", `{"n":1}`))
+	if codeOfResult(res[0]) != headgate.CodeStaleFence || g.count("tickets") != 0 {
+		t.Errorf("with a lease lost before: %+v", res[0])
+	}
+	if res = g.publish(t.Context(), []string{one.Token}, event("ticket.opened", "a", `{"n":1}`)); res[0].Err != nil {
+		t.Error(res[0].Err)
+	}
+}
+
+// TestFenceNamesAllLeases that an event was written under, or the one that its
+// type demands.
+func TestFenceNamesAllLeases(t *testing.T) {
+	g := openFenced(t)
+	two, one := g.lease("ticket/2"), g.lease("ticket/1,5%")
+	demanded := g.lease("ticket/3")
+	tokens := []string{two.Token, one.Token, demanded.Token, two.Token}
+	res := g.publish(t.Context(), tokens, event("ticket.answer", "a", `{"n":9}`), event("ticket.opened", "b", `{"n":3}`))
+	if res[0].Err != nil || res[1].Err != nil {
+		t.Fatalf("%v, %v", res[0].Err, res[1].Err)
+	}
+	want := fmt.Sprintf("ticket/1%%2C5%%25@%d,ticket/2@%d,ticket/3@%d", one.Epoch, two.Epoch, demanded.Epoch)
+	if got := res[0].Event.Header.Fence; got != want {
+		t.Errorf("fence %q, want %q", got, want)
+	}
+	if got, want := res[1].Event.Header.Fence, fmt.Sprintf("ticket/3@%d", demanded.Epoch); got != want {
+		t.Errorf("fence %q, want %q", got, want)
 	}
 }
 

@@ -33,6 +33,7 @@ type entry struct {
 	told    bool // somebody else tells the observer
 	typ     *topology.Resolved
 	fences  []*lease.Fence      // that it is written under
+	fence   string              // the attribute that names them
 	gas     *causal.Reservation // with statePassed
 	// original is what the payload was before it was mended.
 	original *original

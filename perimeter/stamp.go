@@ -25,9 +25,7 @@ func (r *run) stamp(i int) *headgate.Error {
 	e.Header.Principal = p.Name
 	e.Header.Actor = p.Kind
 	e.Header.RecordedTime = r.now
-	if len(en.fences) > 0 {
-		e.Header.Fence = en.fences[0].String()
-	}
+	e.Header.Fence = en.fence
 	e.DataSchema = r.contractOf.name // of this item, judged just now
 	return nil
 }

@@ -37,9 +37,9 @@ type Submission struct {
 	Tokens []string
 	Causes []*causal.Cause
 	Origin headgate.Origin // of roots; empty means the principal's class
-	// Fences are the lease tokens that came with the events, which are written
-	// under all of them, or under the one that its type demands. Held are
-	// fences that never left the node, and come first.
+	// Fences are the lease tokens that came with the events, which are all
+	// written under every one of them. Held are fences that never left the
+	// node, and come first; they are guarded by who commits the events.
 	Fences []string
 	Held   []*lease.Fence
 	// Received is when the last byte was read; zero means when Admit or

@@ -2,6 +2,7 @@ package router
 
 import (
 	"container/heap"
+	"context"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -21,6 +22,10 @@ type claim struct {
 	ended bool
 	idle  chan struct{}
 	held  *heldLease // nil: none
+	// lost is set when the store refused its lease as superseded.
+	lost bool
+	// interrupt ends the context of the handler that works on it; nil: none.
+	interrupt context.CancelCauseFunc
 	// The neighbours in the table's order by deadline, while queued.
 	prev, next *claim
 	queued     bool
@@ -48,6 +53,7 @@ func (c *claim) whenIdle() <-chan struct{} {
 // answers to the ended ones, so that a settlement repeated because its answer
 // was lost gets the same answer.
 type claimTable struct {
+	leased *leasedClaims
 	byID   map[string]*claim
 	byTime claimList
 	past   map[string]pastClaim
@@ -57,7 +63,7 @@ type claimTable struct {
 
 // pastClaim is how a claim ended.
 type pastClaim struct {
-	outcome string // ack, retry, reject, or claim_expired
+	outcome string // ack, retry, reject, claim_expired or lease_superseded
 	answer  Settled
 	it      partID
 	off     uint64
@@ -67,7 +73,8 @@ type pastClaim struct {
 // maxPastClaims bounds the answers kept.
 const maxPastClaims = 8192
 
-func (t *claimTable) init() {
+func (t *claimTable) init(leased *leasedClaims) {
+	t.leased = leased
 	t.byID, t.past = map[string]*claim{}, map[string]pastClaim{}
 }
 
@@ -87,6 +94,9 @@ func (t *claimTable) end(c *claim, outcome string, answer Settled) {
 	t.byTime.remove(c)
 	c.it.claim = nil
 	c.ended = true
+	if c.held != nil {
+		t.leased.drop(c, c.held.fence.Resource)
+	}
 	if c.id == "" {
 		return
 	}
@@ -119,6 +129,8 @@ func (s *sub) answer(id, outcome string) Settled {
 		return Settled{Claim: id, Err: headgate.NewError(headgate.CodeNotFound, "the claim is unknown: it never existed, ended long ago, or was given out before the node restarted")}
 	case past.outcome == outcome:
 		return past.answer
+	case past.outcome == outcomeSuperseded:
+		return Settled{Claim: id, Err: headgate.NewError(headgate.CodeStaleFence, "the lease of the delivery was taken away; the delivery is given out again")}
 	case past.outcome != "claim_expired":
 		return Settled{Claim: id, Err: headgate.NewError(headgate.CodeClaimSuperseded, "the claim was settled before as %s", past.outcome)}
 	}
@@ -145,6 +157,8 @@ func (s *sub) reopen(c *claim) {
 	c.unlock()
 	now := s.r.now()
 	switch {
+	case s.lostLease(c):
+		s.supersede(c)
 	case !c.deadline.After(now):
 		s.expireClaim(c, now)
 	case !c.queued:

@@ -32,6 +32,8 @@ type op struct {
 	// durable: the store must have it before memory does. Settlements under
 	// dedupe window and none are not.
 	durable bool
+	// until is how long it waits for a guarded write in flight, once it met one.
+	until time.Time
 	// internal operations are repeated until they succeed; others fail back
 	// to their caller.
 	internal bool
@@ -151,6 +153,7 @@ func (s *sub) commitAll(ctx context.Context, batch []*op) (again []*op) {
 		switch {
 		case fenced(one):
 			s.r.leases.Refused(one)
+		case errors.Is(one, store.ErrGuarded):
 		case headgate.CodeOf(one) != headgate.CodeQuarantineFull:
 			failures++
 		}
@@ -168,8 +171,11 @@ func (s *sub) refuse(ops []*op, err error) (again []*op) {
 	full := headgate.CodeOf(err) == headgate.CodeQuarantineFull || fenced(err)
 	for _, o := range ops {
 		switch {
+		case s.outwait(o, err):
 		case o.internal && !full:
 			again = append(again, o)
+		case o.done != nil && errors.Is(err, store.ErrGuarded):
+			o.done(errInFlight(err))
 		case o.done != nil:
 			o.done(err)
 		}
@@ -267,7 +273,7 @@ func (s *sub) save(ctx context.Context, batch []*op, rows []store.Progress) erro
 		ended = ended[:0]
 		for _, o := range batch {
 			if o.fence != nil {
-				l, err := s.guardSettlement(ctx, tx, o.fence)
+				l, err := s.r.leases.Finish(ctx, tx, o.fence)
 				if err != nil {
 					return err
 				}

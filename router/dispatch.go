@@ -272,9 +272,13 @@ func (s *sub) claimItems(items []leased, principal string, outside bool) ([]Deli
 		s.mu.Unlock()
 		return nil, nil
 	}
-	out, claims := make([]Delivery, len(items)), make([]claim, len(items))
+	out, claims := make([]Delivery, 0, len(items)), make([]claim, len(items))
 	for i := range items {
-		it := items[i].it
+		it, c := items[i].it, &claims[len(out)]
+		if items[i].held != nil && !s.enterLeased(c, items[i].held) {
+			s.postpone(it, time.Millisecond)
+			continue
+		}
 		if !it.recorded {
 			it.attempts++
 			it.live.first = now
@@ -288,26 +292,26 @@ func (s *sub) claimItems(items []leased, principal string, outside bool) ([]Deli
 		if outside {
 			id = s.r.newClaim()
 		}
-		c := &claims[i]
 		s.claims.add(c, id, it, principal, now, now.Add(s.plan.claim))
 		c.held = items[i].held
-		out[i] = Delivery{
+		d := Delivery{
 			Event: it.live.ev, Stream: it.part.stream, Position: it.pos(), Claim: c.id,
 			Attempt: int(it.attempts), Deadline: c.deadline, sub: s, principal: principal,
 		}
 		if c.held != nil {
-			out[i].Lease = &DeliveryLease{Resource: c.held.fence.Resource, Epoch: c.held.fence.Epoch, Token: c.held.token}
+			d.Lease = &DeliveryLease{Resource: c.held.fence.Resource, Epoch: c.held.fence.Epoch, Token: c.held.token}
 		}
+		out = append(out, d)
 		if it.part.mem >= s.r.buffer*3/4 {
 			s.arm(now.Add(time.Second)) // see relieve
 		}
 		s.observe(s.r.observer.Dispatched, it, it.live.ev, "dispatched", "", 0)
 	}
-	if len(items) > 0 {
+	if len(out) > 0 {
 		s.arm(s.claims.earliest())
 	}
 	s.mu.Unlock()
-	return out, claims
+	return out, claims[:len(out)]
 }
 
 // open begins an attempt in the history.

@@ -165,7 +165,10 @@ func (w *crew) work(running *sync.WaitGroup) {
 		if i >= len(w.deliveries) {
 			break
 		}
-		w.s.handle(w.calls, w.call, w.fn, &w.deliveries[i], &w.claims[i], &w.out[i])
+		if call, end := w.s.interruptible(w.call, &w.claims[i]); call != nil {
+			w.s.handle(w.calls, call, w.fn, &w.deliveries[i], &w.claims[i], &w.out[i])
+			end()
+		}
 		done++
 	}
 	if w.left.Add(-done) == 0 && done > 0 {
@@ -177,6 +180,22 @@ func (w *crew) work(running *sync.WaitGroup) {
 	w.s.mu.Lock()
 	w.s.signal()
 	w.s.mu.Unlock()
+}
+
+// interruptible returns the context of a handler's call, which ends with the
+// claim's lease if it has one; nil when that is lost already.
+func (s *sub) interruptible(call context.Context, c *claim) (one context.Context, end func()) {
+	if c.held == nil {
+		return call, func() {}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.ended {
+		return nil, nil
+	}
+	one, interrupt := context.WithCancelCause(call)
+	c.interrupt = interrupt
+	return one, func() { interrupt(nil) }
 }
 
 // handle runs one attempt under the context call. Its result is settled like
@@ -208,7 +227,7 @@ func (s *sub) handle(calls, call context.Context, fn HandlerFunc, d *Delivery, c
 		c.unlock()
 		s.claims.end(c, "claim_expired", Settled{})
 		s.dropLease(c.held, c.principal)
-		s.retryNow(c.it, s.r.now())
+		s.retryFree(c.it, s.r.now(), "shutdown", "the node stopped")
 		return
 	}
 	f := failureOf(err)

@@ -2,6 +2,8 @@ package router
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -139,15 +141,6 @@ func heldBy(c *claim) []*lease.Fence {
 	return nil
 }
 
-// guardSettlement passes only while the settling worker's lease is current,
-// and ends the lease in the same transaction.
-func (s *sub) guardSettlement(ctx context.Context, tx *store.Tx, f *lease.Fence) (store.Lease, error) {
-	if err := s.r.leases.Guard(ctx, tx, f); err != nil {
-		return store.Lease{}, err
-	}
-	return s.r.leases.End(ctx, tx, f)
-}
-
 // fenced reports whether an operation failed because its worker's lease is not
 // current: only it does, and repeating it is no use.
 func fenced(err error) bool {
@@ -156,4 +149,134 @@ func fenced(err error) bool {
 		return true
 	}
 	return false
+}
+
+// leasedClaims are the open claims under leases, by resource. A lease is of one
+// claim at a time; of the one before, which lost it, only until it has ended.
+type leasedClaims struct {
+	mu  sync.Mutex
+	all map[string][]leasedClaim
+}
+
+type leasedClaim struct {
+	s     *sub
+	c     *claim
+	epoch int64
+}
+
+func (l *leasedClaims) add(s *sub, c *claim, f *lease.Fence) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all == nil {
+		l.all = map[string][]leasedClaim{}
+	}
+	l.all[f.Resource] = append(l.all[f.Resource], leasedClaim{s, c, f.Epoch})
+}
+
+func (l *leasedClaims) drop(c *claim, resource string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left := slices.DeleteFunc(l.all[resource], func(o leasedClaim) bool { return o.c == c })
+	if len(left) == 0 {
+		delete(l.all, resource)
+		return
+	}
+	l.all[resource] = left
+}
+
+// superseded ends the claims whose lease has a lower epoch. What is being
+// settled is left to its settlement.
+func (l *leasedClaims) superseded(resource string, epoch int64) {
+	l.mu.Lock()
+	all := slices.Clone(l.all[resource])
+	l.mu.Unlock()
+	for _, x := range all {
+		if x.epoch < epoch {
+			x.s.mu.Lock()
+			// A place that was given up before it was opened may have another
+			// claim now.
+			same := x.c.held != nil && x.c.held.fence.Resource == resource && x.c.held.fence.Epoch == x.epoch
+			if same && !x.c.busy && !x.c.ended {
+				x.s.supersede(x.c)
+			}
+			x.s.mu.Unlock()
+		}
+	}
+}
+
+// enterLeased makes a claim that is about to be opened end with its lease, and
+// reports whether that has not ended already. The caller holds mu.
+func (s *sub) enterLeased(c *claim, held *heldLease) bool {
+	s.r.leased.add(s, c, &held.fence)
+	// Whatever ended the lease before was noted before it looked for claims.
+	if s.r.leases.Superseded(&held.fence) == nil {
+		return true
+	}
+	s.r.leased.drop(c, held.fence.Resource)
+	return false
+}
+
+// outcomeSuperseded ends an attempt whose lease was taken from its worker. It
+// does not count, like one that the node's end cut short.
+const outcomeSuperseded = "lease_superseded"
+
+// supersede ends a claim whose lease is superseded, and gives its delivery
+// back to the queue. The caller holds mu.
+func (s *sub) supersede(c *claim) {
+	s.claims.end(c, outcomeSuperseded, Settled{})
+	if c.interrupt != nil {
+		c.interrupt(errSuperseded(c))
+	}
+	s.observe(s.r.observer.Settled, c.it, c.it.live.ev, outcomeSuperseded, "", 0)
+	s.retryFree(c.it, s.r.now(), outcomeSuperseded, "the lease was taken from the worker")
+}
+
+func errSuperseded(c *claim) *headgate.Error {
+	return headgate.NewError(headgate.CodeStaleFence, "The lease of the delivery, epoch %d of %s, was superseded.", c.held.fence.Epoch, c.held.fence.Resource)
+}
+
+// lostLease reports whether a claim's lease is known to be superseded.
+func (s *sub) lostLease(c *claim) bool {
+	return c.held != nil && (c.lost || s.r.leases.Superseded(&c.held.fence) != nil)
+}
+
+const (
+	// inFlightWait is how long a settlement waits for transactions of its own
+	// worker's, under the same lease, that are open in the store's database.
+	inFlightWait = 5 * time.Second
+	// inFlightPause is how long until it tries again.
+	inFlightPause = 20 * time.Millisecond
+)
+
+// outwait repeats an operation that waits for a guarded write in flight, and
+// reports whether it does. It does not hold others up. The caller holds mu.
+func (s *sub) outwait(o *op, err error) bool {
+	if !errors.Is(err, store.ErrGuarded) || s.stopped {
+		return false
+	}
+	now := s.r.now()
+	if o.until.IsZero() {
+		o.until = now.Add(inFlightWait)
+	}
+	if !o.internal && (s.draining || !now.Before(o.until)) {
+		return false
+	}
+	s.r.background.Go(func() {
+		t := time.NewTimer(inFlightPause)
+		defer t.Stop()
+		<-t.C
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.submit(o)
+	})
+	return true
+}
+
+// errInFlight is what a settlement is told that waited for long enough.
+func errInFlight(err error) error {
+	return &headgate.Error{
+		Code: headgate.CodeUnavailable, Outcome: headgate.NotApplied, RetryAfter: inFlightPause, Err: err,
+		Detail: "A transaction under the delivery's lease is still open in the database of the node.",
+		Fix:    "Commit it or roll it back, then settle again.",
+	}
 }

@@ -126,13 +126,14 @@ func (s *sub) giveUpClaims() {
 		}
 		s.claims.end(c, "claim_expired", Settled{})
 		s.dropLease(c.held, c.principal)
-		s.retryNow(c.it, now)
+		s.retryFree(c.it, now, "shutdown", "the node stopped")
 	}
 }
 
-// retryNow ends an attempt that the node itself cut short.
-func (s *sub) retryNow(it *item, now time.Time) {
-	it.live.close(now, "", "shutdown", "the node stopped")
+// retryFree ends an attempt that was cut short by no fault of its worker: it
+// does not use up the subscription's attempts.
+func (s *sub) retryFree(it *item, now time.Time, outcome, text string) {
+	it.live.close(now, "", outcome, text)
 	it.live.Free++
-	s.retry(it, failure{outcome: "shutdown", delay: time.Millisecond, internal: true}, func() {}, now)
+	s.retry(it, failure{outcome: outcome, delay: time.Millisecond, internal: true}, func() {}, now)
 }

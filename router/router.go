@@ -79,6 +79,7 @@ type Router struct {
 	mint    func(causal.Delivered) string
 	causeOf func(causal.Delivered) *causal.Cause
 
+	leased   leasedClaims
 	pump     *pump
 	commands chan command
 	started  chan struct{} // closed once everything runs
@@ -145,6 +146,9 @@ func New(cfg Config) (*Router, error) {
 		r.drain = 30 * time.Second
 	}
 	r.pump = newPump(r)
+	if r.leases != nil {
+		r.leases.Follow(r.leased.superseded)
+	}
 	return r, nil
 }
 

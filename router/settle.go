@@ -367,6 +367,10 @@ func (s *sub) answered(x *settling, err error) {
 			x.batch.Release()
 		}
 		x.out.Emitted = nil
+		switch headgate.CodeOf(err) {
+		case headgate.CodeStaleFence, headgate.CodeFenceConflict:
+			x.c.lost = true
+		}
 		if x.out.Err = headgate.AsError(err); x.out.Err == nil {
 			x.out.Err = headgate.NewError(headgate.CodeUnavailable, "the settlement could not be stored: %v", err)
 		}

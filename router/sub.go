@@ -89,7 +89,7 @@ func newSub(r *Router, row store.Subscription, p *plan) *sub {
 		warned:     map[string]time.Time{},
 		floorMoved: make(chan struct{}), opsWake: make(chan struct{}, 1), clockWake: make(chan struct{}, 1),
 	}
-	s.claims.init()
+	s.claims.init(&r.leased)
 	s.ended.at = map[endedKey]int32{}
 	return s
 }

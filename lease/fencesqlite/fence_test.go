@@ -229,7 +229,9 @@ func storm(t *testing.T, d time.Duration, do func(context.Context, *sql.DB, fenc
 	for who := range 6 {
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(who), 3))
-			few := func() bool { return (accepted.Load() < 200 || refused.Load() < 200) && time.Since(begun) < 30*time.Second } // a busy machine
+			few := func() bool {
+				return (accepted.Load() < 200 || refused.Load() < 200) && time.Since(begun) < 30*time.Second
+			} // a busy machine
 			for time.Since(begun) < d || few() {
 				f := grant(fmt.Sprint("r/", random.IntN(2)), epoch.Add(1))
 				if err := new(DB).Seal(ctx, db, f); err != nil {

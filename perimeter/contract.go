@@ -34,7 +34,7 @@ func (r *run) contract(ctx context.Context, i int) *headgate.Error {
 	if isAvro || len(payload) > 0 && payload[0] == 0 {
 		c, refusal = r.judgeFramed(ctx, i, c, payload)
 	} else if v, mended := c.Report(payload); v != nil && !v.Valid {
-		if refusal = violation(v); r.mend(i, mended, refusal) {
+		if refusal = r.violation(v); r.mend(i, mended, refusal) {
 			refusal = nil
 		}
 	}
@@ -61,8 +61,7 @@ func (r *run) judgeFramed(ctx context.Context, i int, c *contract.Contract, payl
 		en.framed, e.Data = e.Data, j.Data
 	}
 	if j.Verdict != nil && !j.Verdict.Valid {
-		r.p.cfg.Guesses.Add(j.Verdict)
-		if refusal := violation(j.Verdict); !r.mend(i, j.Mended, refusal) {
+		if refusal := r.violation(j.Verdict); !r.mend(i, j.Mended, refusal) {
 			return j.Contract, refusal
 		}
 	}
@@ -102,7 +101,9 @@ func (r *run) lookup(ctx context.Context, i int, payload []byte) (*contract.Cont
 	return c, nil
 }
 
-func violation(v *headgate.Verdict) *headgate.Error {
+// violation is the refusal of a payload; the names that it guessed are counted.
+func (r *run) violation(v *headgate.Verdict) *headgate.Error {
+	r.p.cfg.Guesses.Add(v)
 	n := len(v.Violations) + v.Truncated
 	faults := "faults"
 	if n == 1 {

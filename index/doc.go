@@ -4,10 +4,11 @@
 // # Model
 //
 // [Index.Run] follows every stream that is not declared without an index. For
-// each stored event it writes one row of attributes, and in the same store
-// transaction how far it came, so that a crash at any point neither skips nor
-// doubles an event. It wakes up when the broker hands something out, and is
-// idle otherwise. Payloads stay in the broker: they are read when asked for.
+// each stored event it writes one row of attributes (which SQL stores keep in
+// chunks of rows), and in the same store transaction how far it came, so that a
+// crash at any point neither skips nor doubles an event. It wakes up when the
+// broker hands something out, and is idle otherwise. Payloads stay in the
+// broker: they are read when asked for.
 //
 // Nothing waits for the index. It lags behind under load, every answer says by
 // how much, and [Index.Wait] waits for it. All of it can be rebuilt from the

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -15,7 +16,7 @@ import (
 
 const (
 	// batchRows bounds the rows of one transaction: other writers wait for it.
-	batchRows = 500
+	batchRows = 1024
 	// linger is how long a batch that is not full waits for more, so that a
 	// trickle of events does not cost a transaction each.
 	linger = 20 * time.Millisecond
@@ -235,6 +236,10 @@ func (x *Index) write(ctx context.Context, stream string, batch []broker.Deliver
 	if len(rows) == 0 {
 		return nil
 	}
+	// The store keeps rows that follow one another together.
+	slices.SortFunc(rows, func(a, b store.IndexRow) int {
+		return cmp.Or(cmp.Compare(a.Position.Partition, b.Position.Partition), cmp.Compare(a.Position.Offset, b.Position.Offset))
+	})
 	x.writing.RLock()
 	defer x.writing.RUnlock()
 	// A rebuild ends the followers before it lets go.

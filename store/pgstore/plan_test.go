@@ -20,7 +20,7 @@ import (
 var whole = []string{
 	"FROM @principals ORDER BY name", "FROM @subscriptions ORDER BY name", "FROM @quarantine_overflow", "count(*) FROM @outbox",
 	"FROM @contracts AS c WHERE NOT deleted", "FROM @quarantine ORDER BY qid DESC LIMIT ?", "FROM @quarantine GROUP BY fingerprint", "FROM @quarantine WHERE qid < ? GROUP BY fingerprint",
-	"DELETE FROM @event_index", "DELETE FROM @event_index_cursors",
+	"DELETE FROM @event_index_chunks", "DELETE FROM @event_index_keys", "DELETE FROM @event_index_cursors",
 }
 
 // ordered names the statements that stop early, and must therefore not sort
@@ -139,7 +139,7 @@ func fillTables(t *testing.T, s *Store) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for _, table := range []string{"quarantine", "event_index", "exceptions", "gas", "outbox"} {
+	for _, table := range []string{"quarantine", "event_index_chunks", "event_index_keys", "exceptions", "gas", "outbox"} {
 		pgtest.Exec(t, s.cfg.URL, "ANALYZE "+s.cfg.Schema+"."+table)
 	}
 }

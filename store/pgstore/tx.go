@@ -24,7 +24,7 @@ type tx struct {
 // call runs fn in a transaction of its own or as a member of a group.
 func call(ctx context.Context, log *slog.Logger, c *conn, seqs *numbers, fn sqlstore.Function) error {
 	t := &tx{conn: c, seqs: seqs}
-	dialect := sqlstore.Dialect{NewestQID: newestQID, Least: "least"}
+	dialect := sqlstore.Dialect{NewestQID: newestQID}
 	if seqs != nil {
 		// Our own writers stand in line anyway. The lock holds off statements
 		// that others run on the table.

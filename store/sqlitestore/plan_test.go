@@ -13,7 +13,7 @@ import (
 var whole = []string{
 	"FROM principals ORDER BY name", "FROM subscriptions ORDER BY name", "FROM quarantine_overflow", "count(*) FROM outbox",
 	"FROM contracts AS c WHERE NOT deleted", "FROM quarantine ORDER BY qid DESC LIMIT ?", "FROM quarantine GROUP BY fingerprint", "FROM quarantine WHERE qid < ? GROUP BY fingerprint",
-	"DELETE FROM event_index", "DELETE FROM event_index_cursors",
+	"DELETE FROM event_index_chunks", "DELETE FROM event_index_keys", "DELETE FROM event_index_cursors",
 }
 
 // sorted names the statements that sort what they selected: groups by size.
@@ -49,8 +49,9 @@ func TestNoQueryReadsAWholeTable(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, line := range plan {
-			// "SCAN g" reads the few rows of a subquery.
-			if strings.HasPrefix(line, "SCAN") && line != "SCAN g" && !contains(whole, sql) {
+			// "SCAN g" reads the few rows of a subquery, "SCAN n-ROW VALUES CLAUSE"
+			// those of the statement itself.
+			if strings.HasPrefix(line, "SCAN") && line != "SCAN g" && !strings.HasSuffix(line, "VALUES CLAUSE") && !contains(whole, sql) {
 				t.Errorf("%s\nreads a whole table: %q", sql, plan)
 			}
 			if strings.Contains(line, "TEMP B-TREE FOR ORDER BY") && !contains(sorted, sql) {

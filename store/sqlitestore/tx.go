@@ -29,7 +29,7 @@ func (t *tx) Now() (time.Time, error) { return t.conn.clock.read(), nil }
 // call runs fn with a transaction that ends with it.
 func call(ctx context.Context, log *slog.Logger, c *conn, fn sqlstore.Function) error {
 	t := &tx{conn: c}
-	roles := sqlstore.New(t, &sqlstore.Dialect{NewestQID: "max(qid)", Least: "min"})
+	roles := sqlstore.New(t, &sqlstore.Dialect{NewestQID: "max(qid)"})
 	return sqlstore.Call(ctx, log, &roles, fn, func(panicked bool) {
 		t.over.Store(true)
 		if panicked {

@@ -73,7 +73,12 @@ func Everything(ctx context.Context, tx *store.Tx) error {
 	try2(tx.Quarantine.Overflow(ctx))
 	try2(tx.Gas.Debit(ctx, "a", 2, 1, 1, time.Now()))
 	try2(tx.Gas.Prune(ctx, time.Now(), 1))
-	try(tx.Index.Put(ctx, make([]store.IndexRow, 1)))
+	rows := make([]store.IndexRow, 20)
+	for i := range rows {
+		rows[i].ID, rows[i].Position.Offset = string(rune('a'+i)), uint64(i)
+	}
+	try(tx.Index.Put(ctx, rows))
+	try(tx.Index.Put(ctx, rows[1:2]))
 	try2(tx.Index.ByID(ctx, "a"))
 	try2(tx.Index.ByRoot(ctx, "a", 0, 1))
 	try2(tx.Index.Cursor(ctx, "a", 0))

@@ -1,9 +1,12 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,6 +21,7 @@ var indexCases = map[string]func(*testing.T, store.Store){
 	"Cursors":   indexCursors,
 	"Prune":     indexPrune,
 	"Reset":     indexReset,
+	"Model":     indexModel,
 }
 
 func putIndex(t testing.TB, s store.Store, rows ...store.IndexRow) {
@@ -157,4 +161,78 @@ func indexReset(t *testing.T, s store.Store) {
 	equal(t, "cursor", cursor(t, s, "s", 0), uint64(0))
 	putIndex(t, s, indexRow("s", 0, 1))
 	equal(t, "rows put again", len(byRoot(t, s, "r", 0, 100)), 1)
+}
+
+// indexModel puts rows in stretches that overlap, leave gaps and come twice,
+// prunes them, and compares every answer with a map.
+func indexModel(t *testing.T, s store.Store) {
+	type place struct {
+		stream string
+		pos    headgate.Position
+	}
+	rnd := rand.New(rand.NewPCG(7, 11))
+	model := map[place]store.IndexRow{}
+	id := func() string { return fmt.Sprint("e", rnd.IntN(300)) }
+	for step := range 120 {
+		stream, partition := []string{"s", "t"}[rnd.IntN(2)], uint32(rnd.IntN(2))
+		if rnd.IntN(8) == 0 {
+			below, limit := rnd.Uint64N(400), rnd.IntN(60)
+			update(t, s, func(ctx context.Context, tx *store.Tx) error {
+				_, err := tx.Index.Prune(ctx, stream, partition, below, limit)
+				return err
+			})
+			var gone []uint64
+			for p := range model {
+				if p.stream == stream && p.pos.Partition == partition && p.pos.Offset < below {
+					gone = append(gone, p.pos.Offset)
+				}
+			}
+			slices.Sort(gone)
+			for _, off := range gone[:min(limit, len(gone))] {
+				delete(model, place{stream, headgate.Position{Partition: partition, Offset: off}})
+			}
+			continue
+		}
+		var rows []store.IndexRow
+		off := rnd.Uint64N(300)
+		for range 1 + rnd.IntN(150) {
+			row := indexRow(stream, partition, off)
+			row.ID, row.Root, row.Recorded = id(), id(), epoch.Add(time.Duration(rnd.IntN(1000)))
+			if rnd.IntN(3) == 0 {
+				row.Root = row.ID
+			}
+			rows = append(rows, row)
+			model[place{stream, row.Position}] = row
+			off += uint64(1 + rnd.IntN(3)/2)
+		}
+		putIndex(t, s, rows...)
+		if step%6 != 0 {
+			continue
+		}
+		for range 20 {
+			asked, skip, limit := id(), rnd.IntN(5), 1+rnd.IntN(20)
+			var ids, roots []store.IndexRow
+			for _, row := range model {
+				if row.ID == asked {
+					ids = append(ids, row)
+				}
+				if row.Root == asked {
+					roots = append(roots, row)
+				}
+			}
+			places := func(a, b store.IndexRow) int {
+				return cmp.Or(cmp.Compare(a.Stream, b.Stream), cmp.Compare(a.Position.Partition, b.Position.Partition), cmp.Compare(a.Position.Offset, b.Position.Offset))
+			}
+			slices.SortFunc(ids, places)
+			slices.SortFunc(roots, func(a, b store.IndexRow) int { return cmp.Or(a.Recorded.Compare(b.Recorded), places(a, b)) })
+			roots = roots[min(skip, len(roots)):]
+			roots = roots[:min(limit, len(roots))]
+			if got := byID(t, s, asked); len(got)+len(ids) > 0 {
+				equal(t, "rows by id "+asked, got, ids)
+			}
+			if got := byRoot(t, s, asked, skip, limit); len(got)+len(roots) > 0 {
+				equal(t, "rows by root "+asked, got, roots)
+			}
+		}
+	}
 }

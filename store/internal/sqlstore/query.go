@@ -79,11 +79,19 @@ var (
 // time binds a time to keep. One before 1677 or after 2262 is refused rather
 // than changed.
 func (q query) time(v time.Time) {
-	if !v.IsZero() && (v.Before(firstTime) || v.After(lastTime)) {
-		q.Fail(headgate.NewError(headgate.CodeInvalidArgument, "the year %d is outside what the store keeps", v.Year()))
+	if err := keepable(v); err != nil {
+		q.Fail(err)
 		return
 	}
 	q.Int(nanos(v))
+}
+
+// keepable reports a time that the store cannot keep as an error.
+func keepable(v time.Time) error {
+	if !v.IsZero() && (v.Before(firstTime) || v.After(lastTime)) {
+		return headgate.NewError(headgate.CodeInvalidArgument, "the year %d is outside what the store keeps", v.Year())
+	}
+	return nil
 }
 
 // timeBound binds a time that is only compared with.

@@ -5,7 +5,6 @@ import "github.com/headgate/headgate/store"
 // Dialect is what the databases say differently.
 type Dialect struct {
 	NewestQID string // the greatest qid of a group
-	Least     string // the function that returns the smaller of two numbers
 	LeaseLock string // after a SELECT of a lease: holds it until the transaction ends
 }
 

@@ -205,15 +205,7 @@ func TestCost(t *testing.T) {
 		if err = errors.Join(err, l.Release(ctx)); err != nil {
 			t.Fatal(err)
 		}
-	}), p50(n, func(i int) {
-		g, err := service.Acquire(ctx, agent, lease.Request{Resources: []string{fmt.Sprint("cost/", i)}, TTL: time.Minute})
-		if err == nil {
-			err = service.Release(ctx, agent, "", g[0].Token)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}))
+	}), p50(n, acquireRelease(t, service)))
 	l, err := locker.Obtain(ctx, "write", time.Minute, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -231,6 +223,18 @@ func TestCost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}))
+}
+
+func acquireRelease(t *testing.T, s *lease.Service) func(int) {
+	return func(i int) {
+		g, err := s.Acquire(t.Context(), agent, lease.Request{Resources: []string{fmt.Sprint("cost/", i)}, TTL: time.Minute})
+		if err == nil {
+			err = s.Release(t.Context(), agent, "", g[0].Token)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func p50(n int, fn func(int)) time.Duration {

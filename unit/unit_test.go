@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/pgtest"
 	"github.com/headgate/headgate/outbox"
+	"github.com/headgate/headgate/relay/sqliterelay"
 	"github.com/headgate/headgate/unit"
 )
 
@@ -306,5 +307,48 @@ func TestConflictsAreRepeated(t *testing.T) {
 				t.Errorf("%s: %d runs, %v", w.name, runs, err)
 			}
 		}
+	}
+}
+
+// Where there is no outbox, emitting fails the unit, whole.
+func TestEmitWithoutOutboxFailsTheUnit(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		d := delivery("a")
+		d.Cause = "hgc1token"
+		emit := func(ctx context.Context, exec writer, out outbox.Tx) error {
+			if err := effect("a")(ctx, exec, out); err != nil {
+				return err
+			}
+			return outbox.Emit(ctx, out, &headgate.Event{Type: "order.charged", Source: "/billing"})
+		}
+		if _, err := w.do(t.Context(), d, emit); err == nil {
+			t.Error("an event went nowhere")
+		}
+		if n := w.number(`SELECT count(*) FROM effects`); n != 0 {
+			t.Errorf("%d effects", n)
+		}
+		if res, err := w.do(t.Context(), d, effect("a")); err != nil || res.Duplicate {
+			t.Errorf("without an event: %+v, %v", res, err)
+		}
+	})
+}
+
+// Events of a unit in SQLite are children of its delivery, and of no other.
+func TestSQLiteEventsAreChildren(t *testing.T) {
+	w := sqliteWorld(t)
+	must(t, sqliterelay.Install(t.Context(), w.raw))
+	for _, c := range []struct{ id, cause string }{{"a", "hgc1one"}, {"a", "hgc1again"}, {"b", ""}, {"c", "hgc1three"}} {
+		d := delivery(c.id)
+		d.Cause = c.cause
+		_, err := w.do(t.Context(), d, func(ctx context.Context, _ writer, out outbox.Tx) error {
+			return outbox.Emit(ctx, out, &headgate.Event{Type: "order.charged", Source: "/billing", Key: c.id}, &headgate.Event{Type: "order.closed", Source: "/billing", Key: c.id})
+		})
+		must(t, err)
+	}
+	if n := w.number(`SELECT count(*) FROM headgate_outbox_rows WHERE key = 'a' AND cause = 'hgc1one' OR key = 'b' AND coalesce(cause, '') = '' OR key = 'c' AND cause = 'hgc1three'`); n != 6 {
+		t.Errorf("%d of 6 rows are as they must be", n)
+	}
+	if n := w.number(`SELECT count(*) FROM headgate_outbox_rows`); n != 6 {
+		t.Errorf("%d rows", n)
 	}
 }

@@ -50,7 +50,8 @@ type writer func(sql string) error
 // world is one database behind one adapter.
 type world struct {
 	name     string
-	postgres string // URL, or empty
+	postgres string  // URL, or empty
+	raw      *sql.DB // with SQLite
 	do       func(ctx context.Context, d unit.Delivery, fn func(context.Context, writer, outbox.Tx) error) (unit.Result, error)
 	once     func(ctx context.Context, d unit.Delivery, ttl time.Duration, do func(context.Context, string) ([]byte, error)) (unit.Result, error)
 	claim    func(ctx context.Context, d unit.Delivery, fn func(inbox.Tx) error) error
@@ -175,6 +176,7 @@ func sqliteWorld(t testing.TB) *world {
 		_, err := conn.ExecContext(ctx, script)
 		return err
 	})
+	w.raw = raw
 	w.exec = func(script string) {
 		t.Helper()
 		_, err := raw.ExecContext(context.Background(), script)

@@ -14,10 +14,11 @@ import (
 func (o *operator) eventRoutes() []gateway.Route {
 	const tag = "events"
 	wait := gateway.Param{In: "query", Name: "wait", Type: "boolean", Doc: "Wait until the index has seen everything stored before the call"}
+	as := gateway.Param{In: "query", Name: "data", Doc: "Encoding of the data of Avro contracts: json or avro; default: as it was sent"}
 	return []gateway.Route{
 		{
 			Method: http.MethodGet, Path: "/v1/events/{id}", ID: "getEvent", Tag: tag, Handle: o.getEvent,
-			Summary: "One event with where it is", Responses: ok("The events with the id", api.Events{}), Params: []gateway.Param{wait},
+			Summary: "One event with where it is", Responses: ok("The events with the id", api.Events{}), Params: []gateway.Param{wait, as},
 			Description: "The look-up goes through an index that follows the streams, so that a very new event may not be there yet.",
 		},
 		{
@@ -53,6 +54,10 @@ func (o *operator) getEvent(c *gateway.Call) error {
 	if err := o.awaitIndex(c); err != nil {
 		return err
 	}
+	as := c.Query("data")
+	if err := gateway.ReadAs(as); err != nil {
+		return err
+	}
 	found, err := o.Index.Event(c.Context(), c.Path("id"))
 	if err != nil {
 		return err
@@ -60,6 +65,9 @@ func (o *operator) getEvent(c *gateway.Call) error {
 	var out api.Events
 	for i := range found {
 		if mayRead(c.Principal, &found[i].IndexRow) {
+			if e := found[i].Event; e != nil {
+				found[i].Event = o.Registry.View(c.Context(), e, as)
+			}
 			out.Events = append(out.Events, eventOf(&found[i]))
 		}
 	}

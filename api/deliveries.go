@@ -8,6 +8,7 @@ import (
 // PullRequest asks for deliveries.
 type PullRequest struct {
 	Max  int      `json:"max,omitempty" doc:"Deliveries at most; default 1, at most 1000"`
+	Data string   `json:"data,omitempty" doc:"Encoding of the data of Avro contracts: json or avro; default: as it was sent"`
 	Wait Duration `json:"wait,omitempty" doc:"How long to wait for the first, such as \"30s\"; default 0, at most 60s"`
 }
 

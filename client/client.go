@@ -38,6 +38,8 @@ type Client struct {
 	http  *http.Client
 	// fences are the lease tokens that every publish is written under.
 	fences string
+	// reading is the encoding in which events are read.
+	reading string
 }
 
 // maxAnswer bounds an answer that is read whole.

@@ -17,7 +17,7 @@ import (
 func (c *Client) Pull(ctx context.Context, subscription string, limit int, wait time.Duration) ([]api.Delivery, error) {
 	var out api.PullResponse
 	_, err := c.call(ctx, request{method: http.MethodPost, path: "/v1/subscriptions/" + seg(subscription) + "/pull"},
-		api.PullRequest{Max: limit, Wait: api.Duration(wait)}, &out)
+		api.PullRequest{Max: limit, Wait: api.Duration(wait), Data: c.reading}, &out)
 	return out.Deliveries, err
 }
 

@@ -66,10 +66,26 @@ func waiting(wait bool) url.Values {
 	return url.Values{"wait": {"true"}}
 }
 
+// Reading returns a client that reads the data of Avro contracts in an
+// encoding, json or avro, wherever events are read (Pull, Tail, Event);
+// otherwise it comes as it was sent.
+func (c *Client) Reading(data string) *Client {
+	as := *c
+	as.reading = data
+	return &as
+}
+
 // Event returns the events with the id. With wait, the answer includes
 // everything stored before the call.
 func (c *Client) Event(ctx context.Context, id string, wait bool) (out api.Events, err error) {
-	err = c.get(ctx, "/v1/events/"+seg(id), waiting(wait), &out)
+	q := waiting(wait)
+	if c.reading != "" {
+		if q == nil {
+			q = url.Values{}
+		}
+		q.Set("data", c.reading)
+	}
+	err = c.get(ctx, "/v1/events/"+seg(id), q, &out)
 	return out, err
 }
 

@@ -44,6 +44,9 @@ func (c *Client) Tail(ctx context.Context, opts TailOpts) (*Tail, error) {
 	if opts.From != "" {
 		q.Set("from", opts.From)
 	}
+	if c.reading != "" {
+		q.Set("data", c.reading)
+	}
 	r := request{method: http.MethodGet, path: "/v1/tail", query: q, header: http.Header{"Accept": {api.TypeSSE}}}
 	if opts.Cursor != "" {
 		r.header.Set("Last-Event-ID", opts.Cursor)

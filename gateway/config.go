@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/lease"
 	"github.com/headgate/headgate/perimeter"
 	"github.com/headgate/headgate/principal"
+	"github.com/headgate/headgate/registry"
 	"github.com/headgate/headgate/router"
 	"github.com/headgate/headgate/topology"
 )
@@ -26,6 +27,9 @@ type Config struct {
 	Principals *principal.Directory
 	Broker     broker.Broker // read by the live stream
 	Topology   *topology.Table
+	// Registry shows events to readers in the encoding that they ask for. Nil:
+	// they come as they are.
+	Registry *registry.Registry
 	// Leases grants leases. Nil: there are no such routes.
 	Leases *lease.Service
 

@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/perimeter"
+	"github.com/headgate/headgate/registry"
 	"github.com/headgate/headgate/router"
 )
 
@@ -50,6 +51,9 @@ func (g *Gateway) pull(c *Call) error {
 	if req.Max < 0 || req.Max > g.lim.MaxPull {
 		return headgate.NewError(headgate.CodeInvalidArgument, "max must be from 1 to %d.", g.lim.MaxPull)
 	}
+	if err := ReadAs(req.Data); err != nil {
+		return err
+	}
 	wait := min(time.Duration(req.Wait), g.lim.MaxWait)
 	ctx, done := g.waitContext(c)
 	defer done()
@@ -63,12 +67,25 @@ func (g *Gateway) pull(c *Call) error {
 		if i > 0 {
 			b = append(b, ',')
 		}
+		if g.cfg.Registry != nil {
+			ds[i].Event = g.cfg.Registry.View(c.Context(), ds[i].Event, req.Data)
+		}
 		if b, err = appendDelivery(b, &ds[i]); err != nil {
 			return err
 		}
 	}
 	c.write(http.StatusOK, api.TypeJSON, append(b, "]}\n"...))
 	return nil
+}
+
+// ReadAs checks the encoding that a reader asks for: json, avro, or none for
+// the data as it was sent.
+func ReadAs(data string) error {
+	switch data {
+	case "", registry.AsJSON, registry.AsAvro:
+		return nil
+	}
+	return headgate.NewError(headgate.CodeInvalidArgument, "data must be json or avro.")
 }
 
 // appendDelivery writes an api.Delivery. The event goes in as the encoder

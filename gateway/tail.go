@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/broker"
+	"github.com/headgate/headgate/registry"
 )
 
 func (g *Gateway) addTail() {
@@ -26,6 +27,7 @@ func (g *Gateway) addTail() {
 		Params: []Param{
 			{In: "query", Name: "type", Doc: "Type pattern; may come several times. A viewer may leave it out for all types"},
 			{In: "query", Name: "from", Doc: "now (default) or beginning"},
+			{In: "query", Name: "data", Doc: "Encoding of the data of Avro contracts: json or avro; default: as it was sent"},
 			{In: "query", Name: "cursor", Doc: "As Last-Event-ID, which wins"},
 			{In: "header", Name: "Last-Event-ID", Doc: "Cursor of the last message received"},
 		},
@@ -52,7 +54,10 @@ func (g *Gateway) tail(c *Call) error {
 	defer g.tails.Add(-1)
 	ctx, done := g.waitContext(c)
 	defer done()
-	t := &tailer{c: c, types: types, next: cursor{}, batches: make(chan []tailed)}
+	if err := ReadAs(c.Query("data")); err != nil {
+		return err
+	}
+	t := &tailer{c: c, types: types, next: cursor{}, batches: make(chan []tailed), data: c.Query("data"), registry: g.cfg.Registry}
 	if err := g.tailStart(ctx, c, t); err != nil {
 		return err
 	}
@@ -139,6 +144,8 @@ type tailer struct {
 	next      cursor
 	batches   chan []tailed
 	heartbeat time.Duration
+	data      string // encoding that was asked for
+	registry  *registry.Registry
 	buf       []byte
 }
 
@@ -276,7 +283,11 @@ func (t *tailer) message(e *tailed) error {
 	t.buf = append(append(append(t.buf, `,"position":"`...), e.Position.String()...), `","event":`...)
 	// AppendLine keeps line ends, which would cut the message, out of the text,
 	// and ends with one.
-	t.buf = bytes.TrimSuffix(headgate.AppendLine(t.buf, e.Event), []byte{'\n'})
+	event := e.Event
+	if t.registry != nil {
+		event = t.registry.View(t.c.Context(), event, t.data)
+	}
+	t.buf = bytes.TrimSuffix(headgate.AppendLine(t.buf, event), []byte{'\n'})
 	t.buf = append(t.buf, "}\n\n"...)
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 func (n *Node) openHTTP(_ context.Context, _ Options) error {
 	host, _, _ := net.SplitHostPort(n.cfg.listen()) // checked by Validate
 	cfg := gateway.Config{
-		Perimeter: n.Perimeter, Router: n.Router, Principals: n.Principals, Broker: n.Broker, Topology: n.Topology, Leases: n.Leases,
+		Perimeter: n.Perimeter, Router: n.Router, Principals: n.Principals, Broker: n.Broker, Topology: n.Topology, Leases: n.Leases, Registry: n.Registry,
 		Metrics: n.metrics.Handler(), ProtectMetrics: !Loopback(n.cfg.listen()), Ready: n.checkReady, Log: n.log,
 		Requests: func(i gateway.RequestInfo) { n.metrics.Request(i.Route, i.Status, i.Duration, i.BytesIn) },
 		Limits:   gateway.Limits{Bytes: int64(n.cfg.Limits.InFlight), BulkBody: int64(n.cfg.Limits.Body)},

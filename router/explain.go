@@ -156,7 +156,7 @@ func (p *plan) why(e *headgate.Event) (bool, string) {
 	if p.when == nil {
 		return true, "type matches " + pattern
 	}
-	ok, err := p.when.Match(e)
+	ok, err := p.when.MatchOver(p.scope(e))
 	switch {
 	case err != nil:
 		return false, "type matches " + pattern + ", but the condition cannot be evaluated: " + errText(err)

@@ -319,7 +319,7 @@ func (m *matcher) want(ev *headgate.Event) bool {
 	if !ok || m.plan.when == nil {
 		return ok
 	}
-	matched, err := m.plan.when.Match(ev)
+	matched, err := m.plan.when.MatchOver(m.plan.scope(ev))
 	return matched && err == nil // an explanation evaluates it again
 }
 

@@ -91,7 +91,7 @@ func (s *sub) leaseItems(ctx context.Context, items []*item, p *headgate.Princip
 const reasonLease = "lease_unreadable"
 
 func (s *sub) leaseOne(ctx context.Context, it *item, p *headgate.Principal) (*heldLease, error) {
-	resource, err := s.plan.leaseOf.Eval(it.live.ev)
+	resource, err := s.plan.leaseOf.EvalOver(s.plan.scope(it.live.ev))
 	if err != nil {
 		return nil, headgate.NewError(headgate.CodeInvalidArgument, "the resource to lease cannot be read from the event: %s", errText(err))
 	}

@@ -20,6 +20,7 @@ func (r *Router) startSub(c contexts, row store.Subscription, unclean bool) erro
 		return headgate.NewError(headgate.CodeInternal, "the stored subscription %s is unreadable: %v", row.Name, err)
 	}
 	p, bad := spec.compile()
+	p.decode = r.json
 	if len(bad) > 0 {
 		return headgate.NewError(headgate.CodeInternal, "the stored subscription %s is invalid: %s", row.Name, strings.Join(bad, "; "))
 	}

@@ -34,9 +34,12 @@ type Config struct {
 	Leases *lease.Service
 	// Principals looks the principal of a subscription up.
 	Principals Principals
-	Observer   *headgate.Observer // default: nobody looks
-	Log        *slog.Logger       // default: nothing is logged
-	Now        func() time.Time   // default time.Now
+	// JSON returns the data of an event in Avro as JSON, for the expressions of
+	// subscriptions. Nil: to them it is bytes.
+	JSON     func(*headgate.Event) ([]byte, error)
+	Observer *headgate.Observer // default: nobody looks
+	Log      *slog.Logger       // default: nothing is logged
+	Now      func() time.Time   // default time.Now
 	// Random returns numbers from 0 to below 1 for the jitter of delays;
 	// default math/rand/v2.
 	Random func() float64
@@ -66,6 +69,7 @@ type Router struct {
 	principals Principals
 	quarantine *quarantine.Quarantine
 	leases     *lease.Service
+	json       func(*headgate.Event) ([]byte, error)
 	observer   *headgate.Observer
 	log        *slog.Logger
 	now        func() time.Time
@@ -118,7 +122,7 @@ func New(cfg Config) (*Router, error) {
 	}
 	r := &Router{
 		store: cfg.Store, broker: cfg.Broker, streamsFor: cfg.Topology.StreamsFor, streams: cfg.Topology.Streams, principals: cfg.Principals,
-		quarantine: cfg.Quarantine, leases: cfg.Leases, observer: cfg.Observer, log: cfg.Log, now: cfg.Now, random: cfg.Random,
+		quarantine: cfg.Quarantine, leases: cfg.Leases, json: cfg.JSON, observer: cfg.Observer, log: cfg.Log, now: cfg.Now, random: cfg.Random,
 		buffer: cfg.Buffer, tokenLife: cfg.TokenLife, drain: cfg.Drain,
 		prepare: cfg.Perimeter.Prepare, mint: cfg.Causal.Mint, causeOf: cfg.Causal.CauseOf,
 		commands: make(chan command), started: make(chan struct{}), newClaim: randomClaim,

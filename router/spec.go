@@ -177,12 +177,16 @@ func ValidName(s string) bool {
 type plan struct {
 	Spec
 	when               *condition.Condition
+	decode             func(*headgate.Event) ([]byte, error) // see Config.JSON
 	leaseOf            *condition.Value
 	backoffLo, backoff time.Duration
 	maxBlock, claim    time.Duration
 	expire             time.Duration
 	inactive           time.Duration
 }
+
+// scope is what the expressions of a subscription see of an event.
+func (p *plan) scope(e *headgate.Event) *condition.Scope { return condition.OverDecoded(e, p.decode) }
 
 // compile checks the specification and returns every problem at once.
 func (s Spec) compile() (*plan, []string) {

@@ -31,7 +31,7 @@ type listener struct {
 
 func (a *app) listenCommand() *cobra.Command {
 	l := &listener{app: a}
-	spec := api.SubscriptionSpec{}
+	spec, data := api.SubscriptionSpec{}, ""
 	cmd := &cobra.Command{
 		Use:   "listen TYPE…",
 		Short: "Consume events: print each, or run a command for each",
@@ -48,10 +48,12 @@ func (a *app) listenCommand() *cobra.Command {
 			if l.client, err = a.client(); err != nil {
 				return err
 			}
+			l.client = l.client.Reading(data)
 			spec.Types = args
 			return l.run(cmd.Context(), spec)
 		},
 	}
+	dataFlag(cmd, &data)
 	f := cmd.Flags()
 	f.StringVar(&l.name, "as", "", "name of a subscription to keep")
 	f.StringVar(&l.exec, "exec", "", "shell command to run for each event")

@@ -14,6 +14,7 @@ import (
 
 func (a *app) tailCommand() *cobra.Command {
 	var opts client.TailOpts
+	data := ""
 	cmd := &cobra.Command{
 		Use:   "tail [TYPE…]",
 		Short: "Watch events live, without consuming them",
@@ -23,11 +24,18 @@ func (a *app) tailCommand() *cobra.Command {
 				return err
 			}
 			opts.Types = args
-			return a.tail(cmd.Context(), c, opts)
+			return a.tail(cmd.Context(), c.Reading(data), opts)
 		},
 	}
+	dataFlag(cmd, &data)
 	cmd.Flags().StringVar(&opts.From, "from", "", "now (default) or beginning")
 	return cmd
+}
+
+// dataFlag adds the encoding in which events are read. At a terminal Avro is of
+// no use.
+func dataFlag(cmd *cobra.Command, data *string) {
+	cmd.Flags().StringVar(data, "data", "json", "encoding of the data of Avro contracts: json, avro, or empty for the data as it was sent")
 }
 
 // tail prints live events until ctx ends. A broken stream is opened again

@@ -132,12 +132,13 @@ func Start(t testing.TB, opts *Opts) *Node {
 	must(err)
 	n.Router, err = router.New(router.Config{
 		Store: st, Broker: n.Broker, Perimeter: door, Causal: eng, Quarantine: n.Quarantine, Topology: top, Principals: dir, Leases: n.Leases, Observer: obs,
+		JSON: func(e *headgate.Event) ([]byte, error) { return n.Registry.JSON(ctx, e) },
 	})
 	must(err)
 	door.SetFencing(perimeter.Fencing{Leases: n.Leases, Store: st, Outbox: n.Router})
 	n.Index = index.New(index.Config{Store: st, Broker: n.Broker, Topology: top, Router: n.Router, Causal: eng, Quarantine: n.Quarantine})
 	cfg := gateway.Config{
-		Perimeter: door, Router: n.Router, Principals: dir, Broker: n.Broker, Topology: top, Leases: n.Leases, Metrics: n.Metrics.Handler(), SpoolDir: t.TempDir(),
+		Perimeter: door, Router: n.Router, Principals: dir, Broker: n.Broker, Topology: top, Leases: n.Leases, Registry: n.Registry, Metrics: n.Metrics.Handler(), SpoolDir: t.TempDir(),
 		Requests: func(i gateway.RequestInfo) { n.Metrics.Request(i.Route, i.Status, i.Duration, i.BytesIn) },
 	}
 	if opts.Gateway != nil {

@@ -30,7 +30,9 @@ type schemas map[string]*contract.Contract
 
 func (s schemas) Lookup(subject string) *contract.Contract { return s[subject] }
 
-func (schemas) Named(context.Context, string, contract.Frame) (*contract.Contract, error) { return nil, nil }
+func (schemas) Named(context.Context, string, contract.Frame) (*contract.Contract, error) {
+	return nil, nil
+}
 
 func newWhole(t *testing.T, ttl, gas int) *whole {
 	t.Helper()

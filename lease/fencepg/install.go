@@ -86,7 +86,7 @@ func (c Config) fill(sql string) string {
 	table, alive, unknown, hint := fence.Ident(c.private())+".fences", "true", "HG003", "Seal this database with the new grant before using it."
 	if c.Node != "" {
 		table = fence.Ident(c.Node) + ".leases"
-		alive = "l.expires > (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint"
+		alive = "l.expires OPERATOR(pg_catalog.>) (extract(epoch FROM pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000000)::bigint"
 		unknown, hint = "HG001", "Stop: the lease is not known any more; acquire it again."
 	}
 	sql = strings.ReplaceAll(sql, "@pass", strings.TrimSpace(passSQL))

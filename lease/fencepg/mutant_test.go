@@ -12,15 +12,15 @@ import (
 func TestDoctorCatchesEveryMutant(t *testing.T) {
 	url := pgtest.URL(t)
 	for _, m := range []struct{ name, part, instead string }{
-		{"epoch", "WHERE l.epoch = e --epoch\n      AND l.resource", "WHERE l.resource"},
-		{"nonce", "AND translate(rtrim(encode(l.nonce, 'base64'), '='), '+/', '-_') = n --nonce", ""},
+		{"epoch", "WHERE l.epoch OPERATOR(pg_catalog.=) e --epoch\n      AND l.resource", "WHERE l.resource"},
+		{"nonce", "AND pg_catalog.translate(pg_catalog.rtrim(pg_catalog.encode(l.nonce, 'base64'), '='), '+/', '-_') OPERATOR(pg_catalog.=) n --nonce", ""},
 		{"gate", "AND NOT l.closing --gate", ""},
-		{"expiry", "AND l.expires > (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint --expiry", ""},
+		{"expiry", "AND l.expires OPERATOR(pg_catalog.>) (extract(epoch FROM pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000000)::bigint --expiry", ""},
 		{"lock", "FOR KEY SHARE; --lock", ";"},
 		{"a lock that renewals wait for", "FOR KEY SHARE; --lock", "FOR SHARE; --lock"},
 		{"epoch in the key", ",\n\tUNIQUE (resource, epoch))", ")"},
 		{"epoch in the key of fences", ",\n  UNIQUE (resource, epoch)\n", ""},
-		{"time of the transaction", "AND l.expires > (extract(epoch FROM clock_timestamp())", "AND l.expires > (extract(epoch FROM now())"},
+		{"time of the transaction", "(extract(epoch FROM pg_catalog.clock_timestamp())", "(extract(epoch FROM now())"},
 		{"stored epoch above is stale", "stored.epoch > e THEN", "stored.epoch > e AND false THEN"},
 		{"other nonce is told", "stored.nonce IS DISTINCT FROM n THEN", "false THEN"},
 		{"number of the transaction", "said IS NULL OR NOT starts_with(noted, said) THEN --transaction", "false THEN"},
@@ -34,7 +34,7 @@ func TestDoctorCatchesEveryMutant(t *testing.T) {
 		{"malformed seal", "IF NOT @private.well_formed(resource, epoch, nonce) THEN", "IF false THEN"},
 		{"malformed note", "IF said = '' OR length(said) > 18 OR translate(said, '0123456789', '') <> '' THEN", "IF false THEN"},
 		{"null token", "IF token IS NULL OR token = '' THEN", "IF token IS NULL THEN RETURN NULL; ELSIF token = '' THEN"},
-		{"other fences of the transaction", "noted := own || line || substr(noted, length(own) + 1); --others", "noted := own || line;"},
+		{"other fences of the transaction", ", pg_catalog.substr(noted, pg_catalog.length(own) OPERATOR(pg_catalog.+) 1)); --others", ");"},
 		{"only higher seals", "WHERE f.epoch < excluded.epoch;", ";"},
 		{"seal opens the gate", "closing = false, sealed", "sealed"},
 		{"seal of its own", "IF pg_current_xact_id_if_assigned() IS NOT NULL THEN", "IF false THEN"},

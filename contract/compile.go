@@ -82,6 +82,7 @@ func compileSchema(schema []byte, pol Policy, hooks *compileHooks) (*program, []
 	if !rsn.empty() {
 		return nil, nil, rsn
 	}
+	prog.checkLiterals(l)
 	warnings := l.warn
 	if !pol.CloseObjects {
 		warnings = append(warnings, prog.openObjects()...)

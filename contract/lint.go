@@ -123,6 +123,7 @@ func (l *lint) collect(v any, ptr string, base *url.URL, draft int) {
 
 func (l *lint) place(p place) {
 	l.annotate(p)
+	l.weaknesses(p)
 	ref, hasRef := p.obj["$ref"].(string)
 	if hasRef {
 		l.reference(p, "$ref", ref)

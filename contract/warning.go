@@ -23,6 +23,26 @@ const (
 	// WarnRequiredUndeclared: a required property is not declared, and its
 	// name is close to one that is.
 	WarnRequiredUndeclared = "required_undeclared"
+	// WarnUnknownKeyword: a name is no keyword of the schema's draft, so that it
+	// says nothing.
+	WarnUnknownKeyword = "unknown_keyword"
+	// WarnPatternEngines: validators in other languages read the pattern
+	// differently, or not at all.
+	WarnPatternEngines = "pattern_engines"
+	// WarnNotNormal: a name has other spellings that look the same.
+	WarnNotNormal = "not_normal"
+	// WarnPrecision: a number is none that a double can hold.
+	WarnPrecision = "number_precision"
+	// WarnUnreachable: no value meets an alternative, a bound or a fixed value.
+	WarnUnreachable = "unreachable"
+	// WarnBadDefault: the schema refuses its own default.
+	WarnBadDefault = "bad_default"
+	// AdviceUnbounded: a string or an array may have any size.
+	AdviceUnbounded = "unbounded"
+	// AdviceClients: clients of the registry need to be told of something.
+	AdviceClients = "clients"
+	// AdviceStrict: the export for constrained output says less or more.
+	AdviceStrict = "strict_export"
 	// WarnMore: there are more warnings than are listed.
 	WarnMore = "more"
 )

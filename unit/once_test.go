@@ -118,7 +118,7 @@ func (w *world) expire() {
 // A worker whose claim was taken over cannot record anything; one whose claim
 // merely ran out can.
 func TestLateResults(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
+	everyLevel(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		res, err := w.once(ctx, delivery("late"), time.Minute, func(context.Context, string) ([]byte, error) {
 			w.expire()
@@ -203,7 +203,7 @@ func TestOnceBounds(t *testing.T) {
 
 // 16 workers at one effect: it is done once.
 func TestOnceRace(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
+	everyLevel(t, func(t *testing.T, w *world) {
 		var mu sync.Mutex
 		runs := 0
 		var wg sync.WaitGroup

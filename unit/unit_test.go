@@ -19,7 +19,7 @@ import (
 // 16 concurrent deliveries of one id have one effect; a replay that is older
 // than what is remembered needs the override.
 func TestTrap36InboxRaceAndRetention(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
+	everyLevel(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		for round := range 3 {
 			id := fmt.Sprint("e", round)
@@ -157,7 +157,7 @@ func TestFailureLeavesNothing(t *testing.T) {
 func TestDuplicateWaitsForTheFirst(t *testing.T) {
 	for _, end := range []string{"rollback", "commit"} {
 		t.Run(end, func(t *testing.T) {
-			everywhere(t, func(t *testing.T, w *world) {
+			everyLevel(t, func(t *testing.T, w *world) {
 				ctx := t.Context()
 				inside, goOn := make(chan struct{}), make(chan struct{})
 				var wg sync.WaitGroup
@@ -221,7 +221,7 @@ func waitFor(t *testing.T, w *world, query string) {
 // A lease that was superseded between claim and commit: nothing is written,
 // nothing is repeated, and the delivery is left to the other worker.
 func TestSupersededWorkerWritesNothing(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
+	everyLevel(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		d := delivery("a")
 		d.Fence = grant("order/1", 10)

@@ -193,10 +193,16 @@ func sqliteWorld(t testing.TB) *world {
 
 // everywhere runs a test over every adapter.
 func everywhere(t *testing.T, test func(t *testing.T, w *world)) {
-	t.Run("SQLite", func(t *testing.T) { test(t, sqliteWorld(t)) })
-	t.Run("sql", func(t *testing.T) { test(t, sqlWorld(t, prepared(t))) })
-	for name, iso := range map[string]pgx.TxIsoLevel{"pgx": "", "repeatable": pgx.RepeatableRead, "serializable": pgx.Serializable} {
-		t.Run(name, func(t *testing.T) { test(t, pgxWorld(t, prepared(t), iso)) })
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); test(t, sqliteWorld(t)) })
+	t.Run("sql", func(t *testing.T) { t.Parallel(); test(t, sqlWorld(t, prepared(t))) })
+	t.Run("pgx", func(t *testing.T) { t.Parallel(); test(t, pgxWorld(t, prepared(t), "")) })
+}
+
+// everyLevel does so at the higher isolation levels, too.
+func everyLevel(t *testing.T, test func(t *testing.T, w *world)) {
+	everywhere(t, test)
+	for _, iso := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		t.Run(string(iso), func(t *testing.T) { t.Parallel(); test(t, pgxWorld(t, prepared(t), iso)) })
 	}
 }
 

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,7 +48,7 @@ func run(ctx context.Context) error {
 	shop := &shop{db: db, events: &outbox.Writer{Checker: contracts}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders", shop.place)
-	srv := &http.Server{Addr: "127.0.0.1:8080", Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	srv := &http.Server{Addr: cmp.Or(os.Getenv("SHOP_LISTEN"), "127.0.0.1:8080"), Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	go func() {
 		<-ctx.Done()
 		_ = srv.Shutdown(context.Background())

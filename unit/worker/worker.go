@@ -104,9 +104,15 @@ func (w *worker) run(ctx context.Context) error {
 	defer cancel()
 	pulling, stop := context.WithCancel(ctx)
 	defer stop()
-	var drain *time.Timer
-	hurry := context.AfterFunc(pulling, func() { drain = time.AfterFunc(w.Drain, cancel) })
+	finished, finish := context.WithCancel(context.WithoutCancel(ctx))
+	defer finish()
 	var side, work sync.WaitGroup
+	side.Go(func() {
+		<-pulling.Done()
+		if sleep(finished, w.Drain) {
+			cancel()
+		}
+	})
 	settled := make(chan struct{})
 	go func() { defer close(settled); w.settleAll(context.WithoutCancel(ctx)) }()
 	if w.Maintain != nil {
@@ -115,12 +121,10 @@ func (w *worker) run(ctx context.Context) error {
 	err := w.pull(pulling, calls, &work)
 	stop()
 	work.Wait()
+	finish()
 	close(w.settle)
 	<-settled
 	side.Wait()
-	if !hurry() && drain != nil {
-		drain.Stop()
-	}
 	return err
 }
 

@@ -50,6 +50,9 @@ type Decoder struct {
 	// MaxItems bounds the events of a batch or of NDJSON; default 100,000,
 	// NoLimit for none.
 	MaxItems int
+	// Expect is how many bytes [Decoder.ReadLines] is about to read, as far as
+	// that is known: nothing but buffers depends on it.
+	Expect int64
 }
 
 func (d *Decoder) maxEvent() int {

@@ -42,6 +42,7 @@ type Items struct {
 
 	// Lines from a reader.
 	src     io.Reader
+	filled  int64 // bytes read from it
 	ended   bool
 	readErr error
 }
@@ -235,8 +236,12 @@ func (it *Items) takeLine() (line []byte, full, found bool) {
 
 // fill reads once, behind the bytes not handed out yet.
 func (it *Items) fill() {
-	if cap(it.rest)-len(it.rest) < chunkSize/4 {
-		grown := make([]byte, len(it.rest), 2*len(it.rest)+chunkSize)
+	want := chunkSize
+	if left := it.dec.Expect - it.filled; left > 0 && left < chunkSize {
+		want = int(left)
+	}
+	if cap(it.rest)-len(it.rest) < min(want, chunkSize/4) {
+		grown := make([]byte, len(it.rest), 2*len(it.rest)+want)
 		copy(grown, it.rest)
 		it.rest = grown
 	}
@@ -244,6 +249,7 @@ func (it *Items) fill() {
 	for range patience {
 		n, err := it.src.Read(it.rest[len(it.rest):cap(it.rest)])
 		it.rest = it.rest[:len(it.rest)+n]
+		it.filled += int64(n)
 		if err != nil {
 			it.ended = true
 			if !errors.Is(err, io.EOF) {

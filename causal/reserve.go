@@ -22,6 +22,7 @@ type Request struct {
 	Type      string
 	EventID   string
 	Origin    headgate.Origin // of a root; empty means the principal's
+	Now       time.Time       // of the admission; zero means by the engine's clock
 	// Limits of the type.
 	TTL, Gas, Breadth, Repeats int
 	Origins                    []headgate.Origin // allowed origin classes; empty means all
@@ -89,6 +90,14 @@ func (r Request) withDefaults() Request {
 	return r
 }
 
+// at is when the event is admitted.
+func (e *Engine) at(r *Request) time.Time {
+	if r.Now.IsZero() {
+		return e.cfg.Now()
+	}
+	return r.Now
+}
+
 func (e *Engine) reserveRoot(r *Request) (*Reservation, error) {
 	p := r.Principal
 	if p == nil || p.Disabled || !p.Roots.Allowed {
@@ -101,7 +110,7 @@ func (e *Engine) reserveRoot(r *Request) (*Reservation, error) {
 	if err := r.allow(origin); err != nil {
 		return nil, err
 	}
-	now := e.cfg.Now()
+	now := e.at(r)
 	if wait := e.rates.take(p, now); wait > 0 {
 		err := headgate.NewError(headgate.CodeRateLimited, "principal %s starts roots faster than it may", quote(p.Name))
 		err.RetryAfter = wait
@@ -133,7 +142,7 @@ func (e *Engine) reserveChild(ctx context.Context, r *Request) (*Reservation, er
 	if err != nil {
 		return nil, err
 	}
-	now := e.cfg.Now()
+	now := e.at(r)
 	res := new(Reservation)
 	if err := res.stamp(r, causes); err != nil {
 		return nil, err

@@ -125,14 +125,20 @@ func (c *Call) write(status int, media string, body []byte) {
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
 	c.W.WriteHeader(status)
-	for len(body) > 0 {
-		n := min(len(body), answerPart)
+	c.send(body)
+}
+
+// send writes a part of an answer and reports whether the client took it.
+func (c *Call) send(b []byte) bool {
+	for len(b) > 0 {
+		n := min(len(b), answerPart)
 		c.patience()
-		if _, err := c.W.Write(body[:n]); err != nil {
-			return
+		if _, err := c.W.Write(b[:n]); err != nil {
+			return false
 		}
-		body = body[n:]
+		b = b[n:]
 	}
+	return true
 }
 
 // answerPart is what a client must read within Limits.AnswerTime.

@@ -30,7 +30,7 @@ func (g *Gateway) publishLines(c *Call, tokens []string) error {
 	if err := c.reserve(room); err != nil {
 		return err
 	}
-	dec := headgate.Decoder{MaxEvent: g.lim.Line, MaxItems: g.lim.BulkEvents}
+	dec := headgate.Decoder{MaxEvent: g.lim.Line, MaxItems: g.lim.BulkEvents, Expect: hint}
 	sink := newSink(g.cfg.SpoolDir)
 	defer sink.close()
 	stopped := g.admitLines(c, tokens, dec.ReadLines(r), sink)
@@ -53,7 +53,7 @@ func publicOrNil(err error) *headgate.Error {
 // admitLines reads and admits until the end, or the first error that ends the
 // request: what was read before it is still admitted.
 func (g *Gateway) admitLines(c *Call, tokens []string, lines *headgate.Items, sink *sink) error {
-	items, size := make([]perimeter.Item, 0, admitPart), 0
+	items, size := make([]perimeter.Item, 0, 64), 0
 	for {
 		line, more := lines.Next()
 		if more {
@@ -64,8 +64,8 @@ func (g *Gateway) admitLines(c *Call, tokens []string, lines *headgate.Items, si
 			if err := g.admitPart(c, tokens, items, sink); err != nil {
 				return err
 			}
-			// The perimeter may keep what it was given: a fresh slice.
-			items, size = make([]perimeter.Item, 0, admitPart), 0
+			clear(items) // the events belong to the perimeter now
+			items, size = items[:0], 0
 		}
 		if !more {
 			return lines.Err()

@@ -197,8 +197,10 @@ func (g *Gateway) admitAll(ctx context.Context, c *Call, tokens []string, items 
 	for len(items) > 0 {
 		part := items[:min(len(items), admitPart)]
 		items = items[len(part):]
-		for i, res := range g.admitIn(ctx, c, tokens, part) {
-			if err := sink.add(&part[i], &res); err != nil {
+		results := g.admitIn(ctx, c, tokens, part)
+		sink.expect(len(results))
+		for i := range results {
+			if err := sink.add(&part[i], &results[i]); err != nil {
 				return err
 			}
 		}

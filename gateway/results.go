@@ -1,11 +1,12 @@
 package gateway
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/headgate/headgate"
@@ -36,6 +37,12 @@ type sink struct {
 func newSink(dir string) *sink { return &sink{dir: dir} }
 
 func (s *sink) count() int { return s.accepted + s.refused }
+
+// expect makes room for as many results as are about to come.
+func (s *sink) expect(n int) { s.mem = slices.Grow(s.mem, min(n*roomForResult, spoolAt)) }
+
+// roomForResult is about what the result of an accepted event takes.
+const roomForResult = 192
 
 // add appends one result.
 func (s *sink) add(item *perimeter.Item, res *perimeter.Result) error {
@@ -144,38 +151,38 @@ func (c *Call) results(s *sink, stopped *headgate.Error) error {
 		setRetryAfter(h, status, api.NewRefusal(s.first))
 	}
 	size := int64(len(head) + len(s.mem) + len(tail))
-	parts := []io.Reader{bytes.NewReader([]byte(head))}
+	var spooled io.Reader
 	if s.file != nil {
 		n, err := s.file.Seek(0, io.SeekCurrent)
 		if err != nil {
 			return spoolError(err)
 		}
 		size += n
-		parts = append(parts, io.NewSectionReader(s.file, 0, n))
+		spooled = io.NewSectionReader(s.file, 0, n)
 	}
-	parts = append(parts, bytes.NewReader(s.mem), bytes.NewReader(tail))
 	h.Set("Content-Type", api.TypeJSON)
 	h.Set("Content-Length", strconv.FormatInt(size, 10))
 	h.Set("Cache-Control", "no-store")
 	c.W.WriteHeader(status)
-	c.copyOut(io.MultiReader(parts...))
+	if !c.send([]byte(head)) || s.file != nil && !c.copyOut(spooled) || !c.send(s.mem) {
+		return nil
+	}
+	c.send(tail)
 	return nil
 }
 
 // copyOut writes part by part, each within the client's patience. A failure
-// leaves a short answer on a connection that the server then closes.
-func (c *Call) copyOut(r io.Reader) {
+// leaves a short answer on a connection that the server then closes; so does
+// that of send. Both report whether all was written.
+func (c *Call) copyOut(r io.Reader) bool {
 	buf := make([]byte, answerPart)
 	for {
 		n, err := r.Read(buf)
-		if n > 0 {
-			c.patience()
-			if _, werr := c.W.Write(buf[:n]); werr != nil {
-				return
-			}
+		if n > 0 && !c.send(buf[:n]) {
+			return false
 		}
 		if err != nil {
-			return
+			return errors.Is(err, io.EOF)
 		}
 	}
 }

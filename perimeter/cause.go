@@ -22,7 +22,7 @@ func (r *run) cause(ctx context.Context, i int) *headgate.Error {
 	}
 	e, t := r.results[i].Event, r.entries[i].typ
 	gas, err := r.p.cfg.Causal.Reserve(ctx, causal.Request{
-		Principal: r.s.Principal, Causes: r.causes, Type: e.Type, EventID: e.ID, Origin: r.s.Origin,
+		Principal: r.s.Principal, Causes: r.causes, Type: e.Type, EventID: e.ID, Origin: r.s.Origin, Now: r.clock,
 		TTL: t.TTL, Gas: t.Gas, Breadth: t.Breadth, Repeats: t.Repeats, Origins: t.Origins,
 	})
 	if err != nil {

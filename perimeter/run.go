@@ -49,6 +49,7 @@ type run struct {
 	p       *Perimeter
 	s       *Submission
 	now     time.Time // of the admission: recordedtime
+	clock   time.Time // the same, still fit for durations
 	begun   time.Time // last byte read
 	source  string    // default source, made once
 	entries []entry
@@ -83,7 +84,7 @@ type run struct {
 func (p *Perimeter) start(s *Submission) *run {
 	now := p.cfg.Now()
 	r := &run{
-		p: p, s: s, now: now.Round(0).UTC(), begun: s.Received,
+		p: p, s: s, now: now.Round(0).UTC(), clock: now, begun: s.Received,
 		entries: make([]entry, len(s.Items)),
 		results: make([]Result, len(s.Items)),
 

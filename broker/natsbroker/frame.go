@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -87,6 +88,7 @@ func (f *frame) digest(i int) digest { return digest(f.ids[i*16:]) }
 // appendFrame appends a whole frame to dst. ids and events are the two
 // regions, already in their stored form.
 func appendFrame(dst []byte, h header, ids []digest, events [][]byte) []byte {
+	dst = slices.Grow(dst, frameHeaderLen+16*len(ids)+int(h.body))
 	start := len(dst)
 	dst = append(dst, frameMagic...)
 	dst = append(dst, frameVersion, 0, 0, 0)

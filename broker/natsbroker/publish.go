@@ -77,7 +77,7 @@ func newCall(s *stream, events []*headgate.Event) *call {
 	}
 	guess := 0
 	for _, e := range events {
-		guess += len(e.Data) + len(e.Header.Lineage) + 512
+		guess += len(e.Data) + len(e.Header.Lineage) + 2*len(e.ID) + len(e.Source) + len(e.Type) + len(e.Subject) + len(e.DataSchema) + len(e.Key) + 128
 	}
 	limit := s.b.cfg.MaxEventBytes
 	buf := make([]byte, 0, guess)
@@ -163,7 +163,8 @@ func (s *stream) deal(c *call, sub *submission, mine []int) []*item {
 		}
 		it := items[p]
 		if it == nil {
-			it = &item{sub: sub}
+			n := min(len(mine)-k, s.b.cfg.FrameEvents)
+			it = &item{sub: sub, index: make([]int, 0, n), ids: make([]digest, 0, n), recs: make([][]byte, 0, n)}
 			items[p] = it
 		}
 		it.index = append(it.index, k)

@@ -40,11 +40,6 @@ func MatchResource(pattern, resource string) bool {
 	return ok && strings.HasSuffix(prefix, "/") && len(resource) > len(prefix) && strings.HasPrefix(resource, prefix)
 }
 
-// ValidResourcePattern reports whether s is a resource, "prefix/*" or "*".
-func ValidResourcePattern(s string) bool {
-	return s == "*" || ValidResource(strings.TrimSuffix(s, "/*"))
-}
-
 // MayLease reports whether the principal may acquire a lease on the resource
 // and hold it. An admin may lease everything.
 func (p *Principal) MayLease(resource string) bool {

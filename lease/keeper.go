@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/resource"
 	"github.com/headgate/headgate/lease/hold"
 )
 
 // ReservedPrefix starts the resources of Headgate's own roles. No principal
 // may lease them.
-const ReservedPrefix = "headgate/"
+const ReservedPrefix = resource.Reserved
 
 // keeper grants leases to one principal of this process.
 type keeper struct {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	names "github.com/headgate/headgate/internal/resource"
 	"github.com/headgate/headgate/store"
 )
 
@@ -210,8 +211,8 @@ func (s *Service) List(ctx context.Context, f Filter) ([]State, error) {
 }
 
 func checkResource(resource string) *headgate.Error {
-	if !headgate.ValidResource(resource) {
-		return headgate.NewError(headgate.CodeInvalidArgument, "A resource is 1 to %d bytes of printable text, such as \"ticket/42\".", headgate.MaxResourceLength)
+	if fault := names.Fault(resource); fault != "" {
+		return headgate.NewError(headgate.CodeInvalidArgument, "This names no resource: %s.", fault)
 	}
 	return nil
 }

@@ -586,6 +586,7 @@ func TestRightToLease(t *testing.T) {
 		{Resources: []string{"../a"}},
 		{Resources: []string{strings.Repeat("a", 257)}},
 		{Resources: []string{"a\x00"}},
+		{Resources: []string{"e\u0301"}}, // not in NFC: two spellings of one name would be two leases
 		{Resources: []string{"a"}, TTL: time.Nanosecond},
 		{Resources: []string{"a"}, TTL: -1},
 		{Resources: []string{"a"}, Wait: time.Hour},

@@ -43,6 +43,8 @@ type Config struct {
 	Types map[string]Type `yaml:"types"`
 	// Subscriptions are the declared subscriptions, by name.
 	Subscriptions map[string]Subscription `yaml:"subscriptions"`
+	// Leases says which databases know of new leases.
+	Leases Leases `yaml:"leases"`
 	// Quarantine says how long and how much is kept.
 	Quarantine Quarantine `yaml:"quarantine"`
 	// Limits bound what the HTTP API takes at once.
@@ -178,6 +180,26 @@ type Type struct {
 // Subscription is a declared subscription: what PUT /v1/subscriptions takes.
 type Subscription struct {
 	router.Spec
+}
+
+// Leases says which databases know of new leases.
+type Leases struct {
+	// Seal are the targets that an acquisition may name, by name: databases
+	// beside the node's own that are to know of a lease before it is granted.
+	Seal map[string]SealTarget `yaml:"seal"`
+}
+
+// SealTarget is a database that refuses superseded workers by itself.
+type SealTarget struct {
+	// URL locates the database: postgres://USER@HOST:5432/DATABASE or
+	// sqlite:PATH. With a password in it, write env:NAME or file:PATH. The role
+	// needs the right to call the guard's functions, or to write the table.
+	URL Secret `yaml:"url"`
+	// Schema of the guard's functions (PostgreSQL); default headgate.
+	Schema string `yaml:"schema"`
+	// Table is a fence table of package fencetable, where there are no guards
+	// of headgate lease fence-table.
+	Table string `yaml:"table"`
 }
 
 // Quarantine says how long and how much is kept.

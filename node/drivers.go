@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/broker"
+	"github.com/headgate/headgate/lease"
 	"github.com/headgate/headgate/relay"
 	"github.com/headgate/headgate/store"
 )
@@ -18,6 +19,16 @@ type Drivers struct {
 	// Outboxes are sources of relays by the scheme of their URL. They connect
 	// when the relay runs.
 	Outboxes map[string]func(OutboxOptions) (relay.Source, error)
+	// Seals are databases that know of new leases, by the scheme of their URL.
+	// They connect when they are sealed, and are closed with the node.
+	Seals map[string]func(SealOptions) (seal lease.Seal, close func(), err error)
+}
+
+// SealOptions are what a target of leases.seal is made with.
+type SealOptions struct {
+	URL    string // resolved
+	Schema string // of the guard's functions; empty: the default
+	Table  string // a fence table in place of the functions
 }
 
 // OutboxOptions are what the source of an outbox is made with.

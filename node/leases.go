@@ -1,6 +1,86 @@
 package node
 
-import "sync/atomic"
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lease"
+)
+
+// openLeases opens the lease service with the targets that it may seal. Their
+// databases are reached when they are sealed: one that is down keeps no node
+// from starting.
+func (n *Node) openLeases(ctx context.Context, opts Options) error {
+	seals := map[string]lease.Seal{}
+	for _, name := range slices.Sorted(maps.Keys(n.cfg.Leases.Seal)) {
+		target := n.cfg.Leases.Seal[name]
+		url, err := target.URL.Resolve()
+		if err != nil {
+			return headgate.NewError(headgate.CodeInvalidConfig, "leases.seal.%s.url: %v", name, err)
+		}
+		if problem := target.urlProblem(url); problem != "" {
+			return headgate.NewError(headgate.CodeInvalidConfig, "leases.seal.%s.url: %s", name, problem)
+		}
+		scheme, _, _ := strings.Cut(url, ":")
+		open, err := pick(opts.Drivers.Seals, scheme, "", "leases.seal")
+		if err != nil {
+			return err
+		}
+		seal, closeTarget, err := open(SealOptions{URL: url, Schema: target.Schema, Table: target.Table})
+		if err != nil {
+			return headgate.NewError(headgate.CodeInvalidConfig, "leases.seal.%s: %v", name, err)
+		}
+		seals[name] = seal
+		n.closers = append(n.closers, closeTarget)
+	}
+	var err error
+	n.Leases, err = lease.Open(ctx, lease.Config{Store: n.Store, Log: n.log, Seal: seals})
+	return err
+}
+
+// validateSeals reports what is wrong with the targets to seal.
+func (l *Loaded) validateSeals(p *problems) {
+	for _, name := range slices.Sorted(maps.Keys(l.Leases.Seal)) {
+		target := l.Leases.Seal[name]
+		at := joinPath("leases.seal", name)
+		if !lease.ValidTarget(name) {
+			p.add(at, "a target is 1 to 64 letters, digits, \".\", \"_\", \":\", \"/\" and \"-\"")
+		}
+		switch u := string(target.URL); {
+		case u == "":
+			p.add(at, "url is missing")
+		case target.URL.IsReference():
+		case holdsPassword(u):
+			p.add(at+".url", "holds a password; write env:NAME or file:PATH instead")
+		default:
+			if problem := target.urlProblem(u); problem != "" {
+				p.add(at+".url", "%s", problem)
+			}
+		}
+		if target.Schema != "" && target.Table != "" {
+			p.add(at+".table", "goes without schema: the functions there have a table of their own")
+		}
+	}
+}
+
+// urlProblem says what is wrong with a resolved URL, "" when nothing is.
+func (t *SealTarget) urlProblem(url string) string {
+	scheme, rest, _ := strings.Cut(url, ":")
+	switch {
+	case strings.HasPrefix(rest, "//") && (scheme == "postgres" || scheme == "postgresql"):
+		return ""
+	case scheme == sqliteScheme && strings.Trim(rest, "/") != "":
+		if t.Schema != "" {
+			return "SQLite has no schemas"
+		}
+		return ""
+	}
+	return "want a URL such as postgres://USER@HOST:5432/DATABASE or sqlite:PATH"
+}
 
 // addLeaseGauges adds what the leases of this node did since it started.
 func (n *Node) addLeaseGauges() {

@@ -57,6 +57,7 @@ type Node struct {
 	warnings []string
 	ready    readiness
 	guesses  contract.Guesses
+	closers  []func()
 }
 
 // Options are what a node is opened with beside its configuration.
@@ -164,13 +165,9 @@ func (n *Node) undeclarePrincipals(ctx context.Context) error {
 
 func (n *Node) openContracts(ctx context.Context, _ Options) error {
 	var err error
-	n.Registry, err = registry.Open(ctx, registry.Config{Store: n.Store, Policy: n.cfg.policy(), Compatibility: n.cfg.compatibility()})
-	if err != nil || n.cfg.Contracts.Dir == "" {
+	var loaded []registry.Registered
+	if n.Registry, loaded, err = n.cfg.contracts(ctx, n.Store); err != nil {
 		return err
-	}
-	loaded, err := n.Registry.LoadDir(ctx, os.DirFS(n.cfg.Contracts.Dir))
-	if err != nil {
-		return fmt.Errorf("contracts.dir %s: %w", n.cfg.Contracts.Dir, err)
 	}
 	for _, c := range loaded {
 		for _, w := range c.Warnings {
@@ -178,6 +175,28 @@ func (n *Node) openContracts(ctx context.Context, _ Options) error {
 		}
 	}
 	return nil
+}
+
+// contracts opens the registry over a store and registers what contracts.dir
+// holds. Like every path in the configuration it is relative to the folder that
+// the command runs in.
+func (l *Loaded) contracts(ctx context.Context, st store.Store) (*registry.Registry, []registry.Registered, error) {
+	r, err := registry.Open(ctx, registry.Config{Store: st, Policy: l.policy(), Compatibility: l.compatibility()})
+	if err != nil || l.Contracts.Dir == "" {
+		return r, nil, err
+	}
+	loaded, err := r.LoadDir(ctx, os.DirFS(l.Contracts.Dir))
+	if err != nil {
+		return nil, nil, fmt.Errorf("contracts.dir %s: %w", l.Contracts.Dir, err)
+	}
+	return r, loaded, nil
+}
+
+// CheckContracts returns why a node could not register the contracts of
+// contracts.dir. It writes to the store, which should be an empty one.
+func (l *Loaded) CheckContracts(ctx context.Context, st store.Store) error {
+	_, _, err := l.contracts(ctx, st)
+	return err
 }
 
 func (n *Node) openBroker(ctx context.Context, opts Options) error {
@@ -249,7 +268,7 @@ func (n *Node) openGuards(ctx context.Context, opts Options) error {
 	if err != nil {
 		return err
 	}
-	if n.Leases, err = lease.Open(ctx, lease.Config{Store: n.Store, Log: n.log}); err != nil {
+	if err := n.openLeases(ctx, opts); err != nil {
 		return err
 	}
 	var drafter perimeter.Drafter
@@ -344,6 +363,9 @@ func (n *Node) Close(ctx context.Context) error {
 	if n.Store != nil {
 		errs = append(errs, n.Store.Close())
 	}
-	n.Broker, n.Store = nil, nil
+	for _, done := range n.closers {
+		done()
+	}
+	n.Broker, n.Store, n.closers = nil, nil, nil
 	return errors.Join(errs...)
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/contract"
+	"github.com/headgate/headgate/internal/condition"
+	"github.com/headgate/headgate/internal/resource"
 	"github.com/headgate/headgate/quarantine"
 	"github.com/headgate/headgate/router"
 	"github.com/headgate/headgate/topology"
@@ -46,11 +48,29 @@ func (l *Loaded) Validate() []Problem {
 		if err := spec.Validate(); err != nil {
 			p.add(joinPath("subscriptions", name), "%s", detail(err))
 		}
+		l.validateLease(p, name, &spec)
 		if spec.As == "" {
 			p.add(joinPath("subscriptions", name), "as is missing: the principal that consumes; only a subscription with the name of a declared principal may leave it out")
 		}
 	}
 	return p.list
+}
+
+// validateLease reports a subscription whose principal may not lease anything
+// that its template can yield: its deliveries would wait for ever.
+func (l *Loaded) validateLease(p *problems, name string, spec *router.Spec) {
+	template, err := condition.CompileTemplate(spec.Lease)
+	if spec.Lease == "" || err != nil {
+		return
+	}
+	for _, pr := range l.Principals {
+		if pr.Name != spec.As || slices.Contains(pr.Roles, headgate.RoleAdmin) {
+			continue
+		}
+		if !slices.ContainsFunc(pr.Lease, func(pattern string) bool { return resource.MayMeet(pattern, template) }) {
+			p.add(joinPath("subscriptions", name)+".lease", "principal %s may lease nothing that it can yield; add a pattern to the principal's lease", pr.Name)
+		}
+	}
 }
 
 // validateTopology puts each fault of streams and types at the setting that has
@@ -135,6 +155,7 @@ func (l *Loaded) validateNode(p *problems) {
 		p.add("sources", "sources are not part of this version")
 	}
 	l.validateOutbox(p)
+	l.validateSeals(p)
 	for _, name := range slices.Sorted(maps.Keys(l.Streams)) {
 		oneOf(p, joinPath("streams", name)+".format", l.Streams[name].Format, "frame")
 		oneOf(p, joinPath("streams", name)+".index", l.Streams[name].Index, "on", "off")
@@ -244,8 +265,8 @@ func (l *Loaded) validatePrincipals(p *problems) {
 			}
 		}
 		for j, pat := range pr.Lease {
-			if !headgate.ValidResourcePattern(pat) {
-				p.add(fmt.Sprintf("%s.lease[%d]", path, j), "%q is not a resource, PREFIX/* or *", clip([]byte(pat)))
+			if fault := resource.PatternFault(pat); fault != "" {
+				p.add(fmt.Sprintf("%s.lease[%d]", path, j), "%q: %s", clip([]byte(pat)), fault)
 			}
 		}
 		if pr.Token != "" && !pr.Token.IsReference() {

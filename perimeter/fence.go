@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/broker"
 	"github.com/headgate/headgate/internal/eventcodec"
+	names "github.com/headgate/headgate/internal/resource"
 	"github.com/headgate/headgate/lease"
 	"github.com/headgate/headgate/store"
 )
@@ -103,6 +104,9 @@ func (r *run) fence(ctx context.Context, i int) (Stage, *headgate.Error) {
 			e := headgate.NewError(headgate.CodeBadEnvelope, "the resource that type %s is fenced by cannot be read from the event: %s", r.results[i].Event.Type, errorOf(err).Detail)
 			e.Fix = "Make the contract require what the fence expression reads."
 			return StageFence, e
+		}
+		if fault := names.Fault(resource); fault != "" {
+			return StageFence, headgate.NewError(headgate.CodeBadEnvelope, "what type %s is fenced by names no resource here: %s", r.results[i].Event.Type, fault)
 		}
 		k := slices.IndexFunc(r.fences, func(f *lease.Fence) bool { return f.Resource == resource })
 		switch {

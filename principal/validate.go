@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/resource"
 )
 
 // Bounds of a principal's fields.
@@ -53,8 +54,8 @@ func Validate(p headgate.Principal) error {
 		add("lease: %d patterns, at most %d", len(p.Lease), maxPatterns)
 	} else {
 		for i, pattern := range p.Lease {
-			if !headgate.ValidResourcePattern(pattern) {
-				add("lease[%d]: %q is not a resource pattern, want a resource, PREFIX/* or *", i, clip(pattern))
+			if fault := resource.PatternFault(pattern); fault != "" {
+				add("lease[%d]: %q: %s", i, clip(pattern), fault)
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/condition"
 	"github.com/headgate/headgate/internal/jsontext"
+	"github.com/headgate/headgate/internal/resource"
 	"github.com/headgate/headgate/lease"
 )
 
@@ -209,6 +210,8 @@ func (s Spec) compile() (*plan, []string) {
 		var err error
 		if p.leaseOf, err = condition.CompileTemplate(s.Lease); err != nil {
 			say("lease: %s", errText(err))
+		} else if fault := resource.TemplateFault(p.leaseOf); fault != "" {
+			say("lease: %s", fault)
 		}
 		if time.Duration(s.Claim)+leaseSlack > lease.MaxTTL {
 			say("claim: %s, with a lease at most %s", s.Claim, lease.MaxTTL-leaseSlack)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/condition"
+	"github.com/headgate/headgate/internal/resource"
 )
 
 // MaxPartitions bounds the partitions of one stream.
@@ -143,6 +144,8 @@ func (p *problems) typ(i int, t Type, before map[string]*declared) (keyOf, fence
 	if t.Fence != "" {
 		if fenceOf, err = condition.CompileTemplate(t.Fence); err != nil {
 			p.add("%s: fence: %s", where, headgate.AsError(err).Detail)
+		} else if fault := resource.TemplateFault(fenceOf); fault != "" {
+			p.add("%s: fence: %s", where, fault)
 		}
 	}
 	return keyOf, fenceOf

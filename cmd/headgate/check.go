@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 
@@ -14,8 +15,12 @@ func (a *app) checkCommand() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Validate a configuration file",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if _, err := a.loadConfig(args[0]); err != nil {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := a.loadConfig(args[0])
+			if err == nil {
+				err = checkContracts(cmd.Context(), cfg)
+			}
+			if err != nil {
 				return err
 			}
 			return a.print(map[string]any{"valid": true, "file": args[0]}, func(w io.Writer) {
@@ -24,6 +29,17 @@ func (a *app) checkCommand() *cobra.Command {
 			})
 		},
 	}
+}
+
+// checkContracts registers the declared contracts in a store that keeps
+// nothing, by the rules of the node.
+func checkContracts(ctx context.Context, cfg *node.Loaded) error {
+	st, err := openSQLite(ctx, node.StoreOptions{Memory: true})
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	return cfg.CheckContracts(ctx, st)
 }
 
 func (a *app) configCommand() *cobra.Command {

@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate/broker"
 	"github.com/headgate/headgate/broker/membroker"
 	"github.com/headgate/headgate/broker/natsbroker"
+	"github.com/headgate/headgate/lease"
 	"github.com/headgate/headgate/node"
 	"github.com/headgate/headgate/relay"
 	"github.com/headgate/headgate/relay/pgrelay"
@@ -27,6 +28,11 @@ func drivers() node.Drivers {
 		Brokers: map[string]func(context.Context, node.BrokerOptions) (broker.Broker, error){
 			"nats":   openNATS,
 			"memory": openMemory,
+		},
+		Seals: map[string]func(node.SealOptions) (lease.Seal, func(), error){
+			"postgres":   sealPostgres,
+			"postgresql": sealPostgres,
+			"sqlite":     sealSQLite,
 		},
 		Outboxes: map[string]func(node.OutboxOptions) (relay.Source, error){
 			"postgres":   openPostgresOutbox,

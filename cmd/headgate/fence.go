@@ -159,7 +159,7 @@ func (f *fencing) sqlite(ctx context.Context, path string, out *fencedTable) err
 	if _, err := os.Stat(path); err != nil {
 		return headgate.NewError(headgate.CodeNotFound, "there is no database file %s", path)
 	}
-	db, err := driver.Open("file:" + strings.NewReplacer("?", "%3f", "#", "%23", "%", "%25").Replace(path) + "?_pragma=busy_timeout(10000)")
+	db, err := driver.Open(sqliteFile(path))
 	if err != nil {
 		return err
 	}

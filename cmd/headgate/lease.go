@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/client"
+	"github.com/headgate/headgate/lease"
 	"github.com/spf13/cobra"
 )
 
@@ -20,7 +21,6 @@ func (a *app) leaseCommand() *cobra.Command {
 
 func (a *app) leaseAcquire() *cobra.Command {
 	var in api.AcquireRequest
-	var ttl, wait, hold time.Duration
 	cmd := &cobra.Command{
 		Use: "acquire RESOURCE [RESOURCE…]", Short: "Acquire leases, all or none, and print their tokens", Args: cobra.MinimumNArgs(1),
 		Example: "  headgate lease acquire ticket/42 --ttl 1m --wait 10s",
@@ -29,7 +29,10 @@ func (a *app) leaseAcquire() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			in.Also, in.TTLMS, in.WaitMS, in.MaxHoldMS = args[1:], ttl.Milliseconds(), wait.Milliseconds(), hold.Milliseconds()
+			in.Also = args[1:]
+			if err := inMillis(cmd, map[string]*int64{"ttl": &in.TTLMS, "wait": &in.WaitMS, "max-hold": &in.MaxHoldMS}); err != nil {
+				return err
+			}
 			got, err := c.Acquire(cmd.Context(), args[0], in)
 			if err != nil {
 				return err
@@ -44,12 +47,13 @@ func (a *app) leaseAcquire() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&ttl, "ttl", 30*time.Second, "how long the lease lasts without a renewal")
-	f.DurationVar(&wait, "wait", 0, "how long to wait for it")
-	f.DurationVar(&hold, "max-hold", 0, "beyond what no renewal goes; default: none")
+	f.Duration("ttl", 30*time.Second, "how long the lease lasts without a renewal")
+	f.Duration("wait", 0, "how long to wait for it")
+	f.Duration("max-hold", 0, "beyond what no renewal goes; default: none")
 	f.StringVar(&in.Worker, "worker", "", "which worker asks, for people to read")
 	f.StringVar(&in.RequestID, "request-id", "", "names this call, so that it can be repeated")
 	f.StringSliceVar(&in.Audience, "audience", nil, "targets beside Headgate that the token is for (repeatable)")
+	f.StringSliceVar(&in.Seal, "seal", nil, "targets of the node's configuration that must know of the lease first (repeatable)")
 	return cmd
 }
 
@@ -57,8 +61,31 @@ func printLease(w io.Writer, l *api.Lease) {
 	fmt.Fprintf(w, "%s  epoch %s  expires in %s\n%s\n", plain(l.Resource), l.EpochText, time.Duration(l.ExpiresInMS)*time.Millisecond, l.Token)
 }
 
+// inMillis reads flags that the API takes in milliseconds. A part of one is
+// refused: 0 would mean something else.
+func inMillis(cmd *cobra.Command, flags map[string]*int64) error {
+	for name, into := range flags {
+		d, err := cmd.Flags().GetDuration(name)
+		if err != nil {
+			return err
+		}
+		if d%time.Millisecond != 0 || d < 0 {
+			return usagef("--%s: %s, want whole milliseconds, not below 0", name, d)
+		}
+		if d == 0 && cmd.Flags().Changed(name) {
+			switch name { // the API reads 0 as its default
+			case "ttl":
+				return usagef("--ttl: want at least %s", lease.MinTTL)
+			case "deadline":
+				return usagef("--deadline: want at least a millisecond; --terminate does not wait")
+			}
+		}
+		*into = d.Milliseconds()
+	}
+	return nil
+}
+
 func (a *app) leaseRenew() *cobra.Command {
-	var ttl time.Duration
 	cmd := &cobra.Command{
 		Use: "renew RESOURCE TOKEN", Short: "Make a lease last longer; TOKEN may be - for standard input", Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -70,14 +97,18 @@ func (a *app) leaseRenew() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			got, err := c.Renew(cmd.Context(), args[0], api.LeaseRequest{Token: token, TTLMS: ttl.Milliseconds()})
+			in := api.LeaseRequest{Token: token}
+			if err := inMillis(cmd, map[string]*int64{"ttl": &in.TTLMS}); err != nil {
+				return err
+			}
+			got, err := c.Renew(cmd.Context(), args[0], in)
 			if err != nil {
 				return err
 			}
 			return a.print(got, func(w io.Writer) { printLease(w, &got) })
 		},
 	}
-	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long it lasts from now; default: as when it was acquired")
+	cmd.Flags().Duration("ttl", 0, "how long it lasts from now; default: as when it was acquired")
 	return cmd
 }
 
@@ -194,7 +225,6 @@ func printLeaseState(w io.Writer, l *api.LeaseState) {
 
 func (a *app) leaseRevoke() *cobra.Command {
 	var terminate bool
-	var deadline time.Duration
 	cmd := &cobra.Command{
 		Use: "revoke RESOURCE", Short: "Take a lease from its holder: close the gate, wait for the release, end it", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -202,7 +232,10 @@ func (a *app) leaseRevoke() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			in := api.RevokeRequest{DeadlineMS: deadline.Milliseconds()}
+			var in api.RevokeRequest
+			if err := inMillis(cmd, map[string]*int64{"deadline": &in.DeadlineMS}); err != nil {
+				return err
+			}
 			if terminate {
 				in.Mode = "terminate"
 			}
@@ -220,7 +253,7 @@ func (a *app) leaseRevoke() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&terminate, "terminate", false, "do not wait for the holder")
-	cmd.Flags().DurationVar(&deadline, "deadline", 10*time.Second, "how long to wait for the holder")
+	cmd.Flags().Duration("deadline", 10*time.Second, "how long to wait for the holder")
 	return cmd
 }
 

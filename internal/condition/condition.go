@@ -1,6 +1,8 @@
 package condition
 
 import (
+	"strings"
+
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
 
@@ -71,6 +73,19 @@ func CompileValue(expr string) (*Value, error) {
 
 // String returns the expression or template as it was written.
 func (v *Value) String() string { return v.text }
+
+// Outline returns the text of a template with every expression replaced.
+func (v *Value) Outline(value string) string {
+	var b strings.Builder
+	for _, p := range v.parts {
+		if p.program != nil {
+			b.WriteString(value)
+		} else {
+			b.WriteString(p.literal)
+		}
+	}
+	return b.String()
+}
 
 // Eval returns the result as text. Integers beyond 2^53 stay exact.
 func (v *Value) Eval(e *headgate.Event) (string, error) { return v.EvalOver(Over(e)) }

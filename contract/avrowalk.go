@@ -140,11 +140,9 @@ func (w *avroWalk) container(n *avroNode) bool {
 	ok := true
 	switch n.op {
 	case avroRecord:
-		w.work -= n.inner
-		for _, k := range n.steps {
-			if !w.value(k) {
-				return false
-			}
+		w.work -= n.inner + len(n.steps)
+		if !w.steps(n.steps) {
+			return false
 		}
 	case avroArray:
 		ok = w.items(n.item)
@@ -153,6 +151,55 @@ func (w *avroWalk) container(n *avroNode) bool {
 	}
 	w.depth += levels
 	return ok
+}
+
+// steps reads values one after the other. What is most of any event, short
+// strings and small numbers, is read right here; their visits were counted.
+func (w *avroWalk) steps(steps []*avroNode) bool {
+	data, pos := w.data, w.pos
+	for _, n := range steps {
+		if pos < len(data) && data[pos] < 0x80 {
+			b := data[pos]
+			switch n.op {
+			case avroInt, avroLong:
+				if n.logical == avroPlain {
+					pos++
+					continue
+				}
+			case avroEnum:
+				if b&1 == 0 && int(b>>1) < n.size {
+					pos++
+					continue
+				}
+			case avroString:
+				size := int(b >> 1)
+				if b&1 == 0 && size < len(data)-pos {
+					s := data[pos+1 : pos+1+size]
+					if n.logical == avroUUID {
+						if !isUUID(viewString(s)) {
+							return false
+						}
+					} else if !utf8.Valid(s) {
+						return false
+					}
+					pos += 1 + size
+					continue
+				}
+			case avroUnion:
+				if b&1 == 0 && int(b>>1) < n.size && n.kids[b>>1].op == avroNull {
+					pos++
+					continue
+				}
+			}
+		}
+		w.pos, w.work = pos, w.work+1
+		if !w.value(n) {
+			return false
+		}
+		pos = w.pos
+	}
+	w.pos = pos
+	return true
 }
 
 // block reads the head of a block: how many items it has, and where it ends if

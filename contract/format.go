@@ -92,22 +92,29 @@ func isUUID(s string) bool {
 	if s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return false
 	}
-	digits := 0
-	for i := range len(s) {
-		digits += int(hexDigits[s[i]])
-	}
-	return digits == 32
+	return hexWord(load8(s)) & hexWord(load4(s[9:])|load4(s[14:])<<32) &
+		hexWord(load4(s[19:])|load4(s[24:])<<32) & hexWord(load8(s[28:])) == highBits
 }
 
-// hexDigits has 1 for each hexadecimal digit.
-var hexDigits = func() (t [256]uint8) {
-	for i := range t {
-		if isHex(byte(i)) {
-			t[i] = 1
-		}
-	}
-	return t
-}()
+// hexWord has the highest bit of a byte set where the byte of x is a
+// hexadecimal digit; the other bits are 0.
+func hexWord(x uint64) uint64 {
+	y := x &^ highBits // so that no sum carries into the next byte
+	letter := y | 0x20*lowBits
+	digits := (y + (0x80-'0')*lowBits) &^ (y + (0x80-'9'-1)*lowBits)
+	letters := (letter + (0x80-'a')*lowBits) &^ (letter + (0x80-'f'-1)*lowBits)
+	return (digits | letters) &^ x & highBits
+}
+
+func load8(s string) uint64 {
+	_ = s[7]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 | uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+}
+
+func load4(s string) uint64 {
+	_ = s[3]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24
+}
 
 // isJSONPointer checks RFC 6901, section 3.
 func isJSONPointer(s string) bool {

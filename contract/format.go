@@ -92,8 +92,8 @@ func isUUID(s string) bool {
 	if s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return false
 	}
-	return hexWord(load8(s)) & hexWord(load4(s[9:])|load4(s[14:])<<32) &
-		hexWord(load4(s[19:])|load4(s[24:])<<32) & hexWord(load8(s[28:])) == highBits
+	return hexWord(load8(s))&hexWord(load4(s[9:])|load4(s[14:])<<32)&
+		hexWord(load4(s[19:])|load4(s[24:])<<32)&hexWord(load8(s[28:])) == highBits
 }
 
 // hexWord has the highest bit of a byte set where the byte of x is a

@@ -95,6 +95,7 @@ func Run(ctx context.Context, cfg Config, version string) (*Report, error) {
 		fn  func(context.Context) error
 	}{
 		{[]string{"verdict-400B", "verdict-8KB", "verdict-real", "verdict-refused-400B", "verdict-refused-8KB"}, r.verdicts},
+		{[]string{"verdict-avro", "verdict-refused-avro"}, r.avroVerdicts},
 		{[]string{"single-1", "single-64"}, r.single},
 		{[]string{"bulk-100", "bulk-1000"}, r.bulk},
 		{[]string{"refusal-400B", "refusal-8KB"}, r.refusals},

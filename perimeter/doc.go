@@ -12,7 +12,7 @@
 //	right       this type, by this principal
 //	cause       tokens, TTL, breadth, loops, rate of roots, origin; gas is reserved
 //	fence       the lease that the type demands, or that came along, is current
-//	contract    the payload against its compiled contract
+//	contract    the payload against its compiled contract; its frame is taken off
 //	stamp       ordering key; the header, which only this package writes
 //
 // What passed is published, one call per stream, and answered only after the

@@ -15,10 +15,11 @@
 // then deleted like any other version.
 //
 // Clients of a registry see the same subjects, and more of them: in contexts
-// of their own, under any name, in Avro. What they register under the name of
-// an event type in JSON Schema is its contract. Ids, versions and references as
-// they know them are kept beside the contracts, in the same transactions;
-// drafts are contracts alone.
+// of their own, and under any name. What they register under the name of an
+// event type, in JSON Schema or Avro, is its contract. Ids, versions and
+// references as they know them are kept beside the contracts, in the same
+// transactions; drafts are contracts alone. The perimeter asks by those ids
+// which version a framed payload was written with ([Registry.Named]).
 //
 // # Invariants
 //
@@ -38,7 +39,8 @@
 //     not allow, by whichever way it comes, unless in an import.
 //  7. A schema that another one refers to is not deleted before it.
 //  8. Nothing is fetched: references lead to registered versions.
-//  9. What Lookup returns was committed to the store before.
+//  9. What Lookup returns was committed to the store before. Named returns
+//     live versions of the subject alone.
 //
 // # Failure
 //

@@ -2,6 +2,7 @@ package sqliterelay
 
 import (
 	"context"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -70,7 +71,7 @@ func (x *session) cursor(ctx context.Context) {
 // save tells the database how far everything is done. While somebody else
 // writes it waits, and more is read again after a crash.
 func (x *session) save(ctx context.Context) error {
-	for {
+	return patient(ctx, func() error {
 		to, ok := x.due()
 		if !ok {
 			return nil
@@ -78,14 +79,25 @@ func (x *session) save(ctx context.Context) error {
 		x.cfg.fault("before cursor")
 		err := x.move(ctx, to)
 		x.cfg.fault("after cursor")
+		return err
+	})
+}
+
+// patient runs fn again while only another writer is in the way, until ctx
+// ends. SQLite gives its turn to whoever asks at the right moment, and its own
+// busy handler soon asks only every 100 ms: beside a program that writes
+// without a pause it would get none for seconds.
+func patient(ctx context.Context, fn func() error) error {
+	for pause := 100 * time.Microsecond; ; pause = min(pause*2, 2*time.Millisecond) {
+		err := fn()
 		if err == nil || !busy(err) {
 			return err
 		}
-		pause := time.NewTimer(cursorEvery)
+		wait := time.NewTimer(pause/2 + rand.N(pause))
 		select {
-		case <-pause.C:
+		case <-wait.C:
 		case <-ctx.Done():
-			pause.Stop()
+			wait.Stop()
 			return err
 		}
 	}
@@ -135,16 +147,21 @@ const (
 // room again.
 func (x *session) clean(ctx context.Context) time.Duration {
 	cutoff := x.cfg.Now().Add(-x.cfg.Retain).UnixMilli()
+	most, cancel := context.WithTimeout(ctx, busyWait) // the cursor must not wait longer for this
+	defer cancel()
 	for range cleanTimes {
 		x.mu.Lock()
 		told := x.told.seq
 		x.mu.Unlock()
-		res, err := x.write.ExecContext(ctx, `DELETE FROM headgate_outbox_rows
-			WHERE seq < ? AND seq < (SELECT min(seq) FROM headgate_outbox_rows) + ? AND created < ?`, told, cleanRows, cutoff)
 		var n int64
-		if err == nil {
-			n, err = res.RowsAffected()
-		}
+		err := patient(most, func() error {
+			res, err := x.write.ExecContext(ctx, `DELETE FROM headgate_outbox_rows
+				WHERE seq < ? AND seq < (SELECT min(seq) FROM headgate_outbox_rows) + ? AND created < ?`, told, cleanRows, cutoff)
+			if err == nil {
+				n, err = res.RowsAffected()
+			}
+			return err
+		})
 		if err != nil {
 			return x.postpone(ctx, err)
 		}
@@ -163,11 +180,11 @@ func (x *session) postpone(ctx context.Context, err error) time.Duration {
 	return cleanEvery
 }
 
-// nextClean is when the oldest row that may go is old enough: nothing is asked
-// before.
+// nextClean is when the oldest row but the confirmed one is old enough, whether
+// it is published yet or not: nothing is asked before.
 func (x *session) nextClean(ctx context.Context, told int64) time.Duration {
 	oldest := x.cfg.Now().UnixMilli()
-	err := x.write.QueryRowContext(ctx, `SELECT coalesce((SELECT created FROM headgate_outbox_rows WHERE seq < ? ORDER BY seq LIMIT 1), ?)`, told, oldest).Scan(&oldest)
+	err := x.write.QueryRowContext(ctx, `SELECT coalesce((SELECT created FROM headgate_outbox_rows WHERE seq <> ? ORDER BY seq LIMIT 1), ?)`, told, oldest).Scan(&oldest)
 	if err != nil {
 		return x.postpone(ctx, err)
 	}

@@ -10,7 +10,7 @@ func TestEventsReachTheBroker(t *testing.T) {
 	r := newRig(t)
 	x := r.run(nil)
 	emit(t, r.db, 1, 3, "k")
-	exec(t, r.db, `INSERT INTO headgate_outbox (id, type, source, subject, key, attributes, data) VALUES
+	run(t, r.db, `INSERT INTO headgate_outbox (id, type, source, subject, key, attributes, data) VALUES
 		('E-1', 'order.placed', '/shop', 'order 7', 'k', '{"time":"2026-01-02T03:04:05Z","count":7}', ?)`, []byte(`{"n":4}`))
 	x.wait(t, 4)
 	got := r.stored()

@@ -230,7 +230,7 @@ func (r *rig) stored() []broker.Stored {
 	return all
 }
 
-func exec(t testing.TB, db querying, sql string, args ...any) {
+func run(t testing.TB, db querying, sql string, args ...any) {
 	t.Helper()
 	if _, err := db.ExecContext(context.Background(), sql, args...); err != nil {
 		t.Fatalf("%s: %v", sql, err)
@@ -257,7 +257,7 @@ func emit(t testing.TB, db *sql.DB, from, n int, key string) {
 	tx, err := db.BeginTx(context.Background(), nil)
 	must(t, err)
 	for i := range n {
-		exec(t, tx, `INSERT INTO headgate_outbox (type, key, data) VALUES ('order.placed', ?, ?)`, key, fmt.Sprintf(`{"n":%d}`, from+i))
+		run(t, tx, `INSERT INTO headgate_outbox (type, key, data) VALUES ('order.placed', ?, ?)`, key, fmt.Sprintf(`{"n":%d}`, from+i))
 	}
 	must(t, tx.Commit())
 }

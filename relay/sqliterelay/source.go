@@ -82,6 +82,7 @@ const (
 	lockEvery   = 100 * time.Millisecond
 	cursorEvery = 100 * time.Millisecond
 	busyWait    = time.Second
+	takeWait    = 30 * time.Second
 )
 
 // LockSuffix is added to the name of a database for the file that the relay in
@@ -203,12 +204,15 @@ func (x *session) connect(ctx context.Context) error {
 	if x.db, err = x.cfg.Connect(); err != nil {
 		return sqlError("opening the database", err)
 	}
-	for _, conn := range []**sql.Conn{&x.read, &x.write} {
-		if *conn, err = x.db.Conn(ctx); err != nil {
+	for _, c := range []struct {
+		conn **sql.Conn
+		wait time.Duration // the writer waits by itself, see patient
+	}{{&x.read, busyWait}, {&x.write, 0}} {
+		if *c.conn, err = x.db.Conn(ctx); err != nil {
 			return sqlError("opening the database", err)
 		}
-		for _, pragma := range []string{fmt.Sprintf("busy_timeout = %d", busyWait.Milliseconds()), "synchronous = FULL"} {
-			if _, err := (*conn).ExecContext(ctx, "PRAGMA "+pragma); err != nil {
+		for _, pragma := range []string{fmt.Sprintf("busy_timeout = %d", c.wait.Milliseconds()), "synchronous = FULL"} {
+			if _, err := (*c.conn).ExecContext(ctx, "PRAGMA "+pragma); err != nil {
 				return sqlError("setting a connection up", err)
 			}
 		}
@@ -254,6 +258,12 @@ func (x *session) checkFile(ctx context.Context) error {
 // take raises the epoch and finds where publication stands.
 func (x *session) take(ctx context.Context) error {
 	host, _ := os.Hostname() // only shown
+	most, cancel := context.WithTimeout(ctx, takeWait)
+	defer cancel()
+	return patient(most, func() error { return x.raise(ctx, fmt.Sprintf("%s/%d", host, os.Getpid())) })
+}
+
+func (x *session) raise(ctx context.Context, holder string) error {
 	return immediate(ctx, x.write, func() error {
 		s, err := readState(ctx, x.write)
 		if err != nil {
@@ -267,7 +277,7 @@ func (x *session) take(ctx context.Context) error {
 		x.told = x.last
 		_, err = x.write.ExecContext(ctx, `UPDATE headgate_outbox_state SET epoch = ?, holder = ?, confirmed = ?, confirmed_id = nullif(?, ''),
 			repair = nullif(?, ''), repair_until = nullif(?, 0)`,
-			x.epoch, fmt.Sprintf("%s/%d", host, os.Getpid()), s.confirmed, s.confirmedID, s.repair, s.repairUntil)
+			x.epoch, holder, s.confirmed, s.confirmedID, s.repair, s.repairUntil)
 		if err != nil {
 			return sqlError("raising the epoch", err)
 		}

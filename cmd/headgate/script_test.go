@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"syscall"
 	"testing"
 	"time"
@@ -31,10 +30,9 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"ready":   ready_,
-			"status":  status,
-			"named":   named,
-			"capture": capture,
+			"ready":  ready_,
+			"status": status,
+			"named":  named,
 		},
 		UpdateScripts: *update,
 	})
@@ -61,16 +59,6 @@ func ready_(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("the node of %s is not ready", dir)
 		}
 	}
-}
-
-// capture sets a variable to what the first group of a pattern matches in the
-// output of the last command: capture NAME PATTERN.
-func capture(ts *testscript.TestScript, _ bool, args []string) {
-	found := regexp.MustCompile(args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
-	if len(found) < 2 {
-		ts.Fatalf("no match for %s", args[1])
-	}
-	ts.Setenv(args[0], found[1])
 }
 
 // status runs a command and demands its exit code: status CODE headgate ….

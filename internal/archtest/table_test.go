@@ -25,7 +25,7 @@ var table = []rule{
 	{pkg: "internal/archtest", role: "the architecture as a test"},
 	{pkg: "internal/gendocs", role: "generates reference pages", imports: []string{"*"}},
 	{pkg: "internal/buildinfo", role: "version of this build"},
-	{pkg: "internal/bench", role: "figures as ratios", imports: []string{"*"}, vendors: []string{"github.com/ncruces/go-sqlite3", "github.com/santhosh-tekuri/jsonschema/v6", "github.com/twmb/avro", "github.com/jackc/pgx/v5"}},
+	{pkg: "internal/bench", role: "figures as ratios", imports: []string{"*"}, vendors: []string{"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "github.com/ncruces/go-sqlite3", "github.com/santhosh-tekuri/jsonschema/v6", "github.com/twmb/avro", "github.com/jackc/pgx/v5"}},
 	{pkg: "internal/nodetest", role: "the parts of a node behind HTTP, for tests", imports: []string{"*"}},
 	{pkg: "internal/servertest", role: "runs the real command for tests", imports: []string{"client"}},
 	{pkg: "internal/pgtest", role: "PostgreSQL servers for tests", vendors: []string{"github.com/jackc/pgx/v5"}},

@@ -99,11 +99,8 @@ func (r *run) bulk(ctx context.Context) (err error) {
 			return err
 		}
 		total += int64(n)
-		for seen.n.Load() < total {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			time.Sleep(time.Millisecond)
+		if err := seen.wait(ctx, int(total)); err != nil {
+			return err
 		}
 		consumed := time.Since(begin)
 		if err := t.node.Index.Wait(ctx); err != nil {
@@ -251,11 +248,8 @@ func (r *run) handler(ctx context.Context) (err error) {
 	if err := subscribe(ctx, t.node, "sink", router.DedupeDurable, seen.handle); err != nil {
 		return err
 	}
-	for int(seen.n.Load()) < n {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		time.Sleep(time.Millisecond)
+	if err := seen.wait(ctx, n); err != nil {
+		return err
 	}
 	wall, cpu := time.Since(begin), usage()-cpu0
 	r.add(Row{

@@ -208,6 +208,17 @@ func splitHandler(w http.ResponseWriter, req *http.Request) {
 // counter is an in-process handler that only counts.
 type counter struct{ n atomic.Int64 }
 
+// wait returns when the handler was called n times.
+func (c *counter) wait(ctx context.Context, n int) error {
+	for int(c.n.Load()) < n {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
 func (c *counter) handle(context.Context, *router.Delivery, *router.Emitter) error {
 	c.n.Add(1)
 	return nil

@@ -50,7 +50,7 @@ func Mount(g *gateway.Gateway, cfg Config) error {
 	}
 	o := &operator{cfg}
 	for _, group := range [][]gateway.Route{
-		o.contractRoutes(), o.subscriptionRoutes(), o.eventRoutes(), o.quarantineRoutes(), o.principalRoutes(), o.nodeRoutes(),
+		o.contractRoutes(), o.exportRoutes(), o.subscriptionRoutes(), o.eventRoutes(), o.quarantineRoutes(), o.principalRoutes(), o.nodeRoutes(),
 	} {
 		for _, r := range group {
 			g.Handle(r)

@@ -34,6 +34,7 @@ type Warning struct {
 	Code   string `json:"code"`
 	At     string `json:"at" doc:"JSON Pointer into the schema"`
 	Detail string `json:"detail"`
+	Advice bool   `json:"advice,omitempty" doc:"Most contracts can live with it; linting alone tells it"`
 }
 
 // Contracts is a page of contracts.
@@ -264,4 +265,45 @@ type Finding struct {
 	Severity string `json:"severity" doc:"error or warning"`
 	What     string `json:"what"`
 	Fix      string `json:"fix,omitempty"`
+}
+
+// ContractExport is a contract in another form.
+type ContractExport struct {
+	Contract headgate.ContractRef `json:"contract"`
+	Format   string               `json:"format" doc:"strict"`
+	Schema   json.RawMessage      `json:"schema" doc:"The export: closed objects, every property required"`
+	// NullMeansAbsent are JSON Pointers into Schema.
+	NullMeansAbsent []string `json:"null_means_absent,omitempty" doc:"Properties of the export whose value null stands for a property that is left out: take them out before publishing"`
+	Exact           bool     `json:"exact" doc:"Every document of the export, without those nulls, is valid under the contract"`
+	Losses          []Loss   `json:"losses,omitempty" doc:"What the export narrows and loosens"`
+	Exceeds         []string `json:"exceeds,omitempty" doc:"Limits of decoders that the export is over"`
+}
+
+// Loss is a part of a contract that its export does not say.
+type Loss struct {
+	At      string `json:"at" doc:"JSON Pointer into the contract"`
+	Keyword string `json:"keyword"`
+	Effect  string `json:"effect" doc:"narrowed: the export allows less; loosened: it allows more"`
+	Detail  string `json:"detail"`
+}
+
+// Linted is what there is to say about a schema.
+type Linted struct {
+	Warnings []Warning `json:"warnings"`
+}
+
+// Rechecked compares a recorded verdict with the one that the payload gets now.
+type Rechecked struct {
+	QID            string               `json:"qid"`
+	Same           bool                 `json:"same" doc:"Both verdicts are equal, byte for byte"`
+	SameContract   bool                 `json:"same_contract" doc:"Schema, policy and engine are those of the record"`
+	Valid          bool                 `json:"valid" doc:"The payload passes now"`
+	Recorded       headgate.ContractRef `json:"recorded" doc:"Contract that refused it"`
+	Contract       headgate.ContractRef `json:"contract" doc:"Contract that was asked now"`
+	BodySHA256     string               `json:"body_sha256"`
+	RecordedDigest string               `json:"recorded_digest" doc:"Of the verdict in the record"`
+	Digest         string               `json:"digest" doc:"Of the verdict now"`
+	Violations     []headgate.Violation `json:"violations,omitempty"`
+	Truncated      int                  `json:"truncated,omitempty"`
+	Proposals      []headgate.Proposal  `json:"proposals,omitempty"`
 }

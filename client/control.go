@@ -91,6 +91,29 @@ func (c *Client) CheckContract(ctx context.Context, subject, media string, paylo
 	return out, err
 }
 
+// ExportContract returns a contract in another form: "strict". Version 0 means
+// the latest.
+func (c *Client) ExportContract(ctx context.Context, subject, format string, version int) (out api.ContractExport, err error) {
+	q := versioned(version)
+	if q == nil {
+		q = url.Values{}
+	}
+	q.Set("format", format)
+	err = c.get(ctx, contractPath(subject)+"/export", q, &out)
+	return out, err
+}
+
+// Recheck checks the payload of a quarantine record again, by the contract that
+// refused it, or by the one in use.
+func (c *Client) Recheck(ctx context.Context, qid string, latest bool) (out api.Rechecked, err error) {
+	q := url.Values{}
+	if latest {
+		q.Set("against", "latest")
+	}
+	_, err = c.call(ctx, request{method: http.MethodPost, path: "/v1/quarantine/" + seg(qid) + "/check", query: q}, nil, &out)
+	return out, err
+}
+
 func subscriptionPath(name string) string { return "/v1/subscriptions/" + seg(name) }
 
 // Subscriptions lists subscriptions.

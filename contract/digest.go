@@ -112,3 +112,16 @@ func ecmaNumber(f float64) string {
 	}
 	return s
 }
+
+// VerdictDigest returns the identity of a verdict: "sha256:" and the
+// hexadecimal SHA-256 over its JSON form. It covers the contract's digest, and
+// so schema, policy and engine, and the report. The same contract and bytes
+// give the same one, on every node and on every day; proposals are part of it.
+func VerdictDigest(v *headgate.Verdict) string {
+	text, err := json.Marshal(v)
+	if err != nil { // no verdict does this
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}

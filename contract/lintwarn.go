@@ -98,9 +98,19 @@ func draftName(draft int) string {
 // foreign are constructs of RE2 that ECMA-262, which other validators use, does
 // not have or reads differently.
 var foreign = [...]struct{ mark, what string }{
-	{"(?i", "the flag group (?i…)"}, {"(?s", "the flag group (?s…)"}, {"(?m", "the flag group (?m…)"}, {"(?U", "the flag group (?U…)"},
-	{"(?P<", "a named group (?P<…>)"}, {`\A`, `\A`}, {`\z`, `\z`}, {`\Q`, `\Q…\E`}, {"[[:", "a class such as [[:alpha:]]"}, {`\C`, `\C`}, {`\x{`, `\x{…}`},
-	{`\pL`, `\pL`}, {`\pN`, `\pN`},
+	{"(?i", "the flag group (?i…)"},
+	{"(?s", "the flag group (?s…)"},
+	{"(?m", "the flag group (?m…)"},
+	{"(?U", "the flag group (?U…)"},
+	{"(?P<", "a named group (?P<…>)"},
+	{`\A`, `\A`},
+	{`\z`, `\z`},
+	{`\Q`, `\Q…\E`},
+	{"[[:", "a class such as [[:alpha:]]"},
+	{`\C`, `\C`},
+	{`\x{`, `\x{…}`},
+	{`\pL`, `\pL`},
+	{`\pN`, `\pN`},
 }
 
 func (l *lint) patternEngines(ptr, src string) {

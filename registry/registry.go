@@ -141,6 +141,9 @@ func (r *Registry) Lookup(subject string) *contract.Contract {
 	return nil
 }
 
+// Policy returns the policy that new versions are compiled under.
+func (r *Registry) Policy() contract.Policy { return r.policy }
+
 // Len returns how many subjects have a contract in use.
 func (r *Registry) Len() int { return len(*r.inUse.Load()) }
 

@@ -46,10 +46,8 @@ func Once[T any](ctx context.Context, db DB[T], d Delivery, e Effect[T]) (Result
 	effect, cancel := context.WithTimeout(ctx, ttl) // from before the claim: never longer than it
 	defer cancel()
 	var c inbox.Claim
-	err := run(ctx, db, d, func(_ T, in inbox.Tx, _ outbox.Tx) (err error) {
-		r := d.Receipt
-		r.Cause = ""
-		c, err = in.Claim(ctx, r, ttl)
+	err := run(ctx, db, d, nil, func(_ T, in inbox.Tx, _ outbox.Tx) (err error) {
+		c, err = in.Claim(ctx, d.Receipt, ttl)
 		return err
 	})
 	switch {
@@ -87,7 +85,7 @@ func Once[T any](ctx context.Context, db DB[T], d Delivery, e Effect[T]) (Result
 func record[T any](ctx context.Context, db DB[T], d Delivery, e Effect[T], claim string, value []byte) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
-	return run(ctx, db, d, func(tx T, in inbox.Tx, out outbox.Tx) error {
+	return run(ctx, db, d, nil, func(tx T, in inbox.Tx, out outbox.Tx) error {
 		if err := in.Finish(ctx, d.Receipt, claim, value); err != nil {
 			return err
 		}
@@ -101,5 +99,5 @@ func record[T any](ctx context.Context, db DB[T], d Delivery, e Effect[T], claim
 func release[T any](ctx context.Context, db DB[T], d Delivery, claim string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
-	return run(ctx, db, d, func(_ T, in inbox.Tx, _ outbox.Tx) error { return in.Release(ctx, d.Receipt, claim) })
+	return run(ctx, db, d, nil, func(_ T, in inbox.Tx, _ outbox.Tx) error { return in.Release(ctx, d.Receipt, claim) })
 }

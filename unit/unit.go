@@ -56,14 +56,18 @@ type Opening struct {
 	Fence *fence.Fence
 	// Cause is the causal token of events that the transaction emits.
 	Cause string
+	// Receive is noted in the inbox next; nil: nothing is. Its own cause is not
+	// looked at.
+	Receive *inbox.Receipt
 }
 
 // DB runs transactions of type T in one database. Adapters implement it.
 type DB[T any] interface {
 	// Begin runs fn in a transaction and commits it if fn returns nil. When fn
-	// returns an error or panics, everything is undone. A fence that was never
-	// sealed is invalid_argument, before fn runs; a commit that may have
-	// happened has the outcome unknown.
+	// returns an error or panics, everything is undone. An event that was
+	// handled before is [ErrDuplicate], and a fence that was never sealed is
+	// invalid_argument, both before fn runs; a commit that may have happened has
+	// the outcome unknown.
 	Begin(ctx context.Context, o Opening, fn func(T) error) error
 	// Seal tells the database of a new grant.
 	Seal(ctx context.Context, f fence.Fence) error
@@ -82,8 +86,8 @@ type Result struct {
 	Value []byte
 }
 
-// errDuplicate rolls back a transaction that has nothing to do.
-var errDuplicate = errors.New("unit: the event was handled before")
+// ErrDuplicate is what DB.Begin returns for an event that was handled before.
+var ErrDuplicate = errors.New("unit: the event was handled before")
 
 // Do handles a delivery: fn runs in a transaction in which the event is noted,
 // under the delivery's lease. Tx is the adapter's transaction; out takes events
@@ -98,39 +102,28 @@ var errDuplicate = errors.New("unit: the event was handled before")
 // which are final; invalid_argument and too_old of the receipt; conflict for an
 // event that [Once] claimed; unavailable with the outcome unknown; the driver's.
 func Do[T any](ctx context.Context, db DB[T], d Delivery, fn func(ctx context.Context, tx T, out outbox.Tx) error) (Result, error) {
-	err := run(ctx, db, d, func(tx T, in inbox.Tx, out outbox.Tx) error {
-		r := d.Receipt
-		r.Cause = "" // Begin has set it
-		fresh, err := inbox.Receive(ctx, in, r)
-		if err != nil {
-			return err
-		}
-		if !fresh {
-			return errDuplicate
-		}
-		return fn(ctx, tx, out)
-	})
-	if errors.Is(err, errDuplicate) {
+	err := run(ctx, db, d, &d.Receipt, func(tx T, _ inbox.Tx, out outbox.Tx) error { return fn(ctx, tx, out) })
+	if errors.Is(err, ErrDuplicate) {
 		return Result{Duplicate: true}, nil
 	}
 	return Result{}, err
 }
 
 // run runs one transaction, again where the database asks for it.
-func run[T any](ctx context.Context, db DB[T], d Delivery, fn func(T, inbox.Tx, outbox.Tx) error) error {
+func run[T any](ctx context.Context, db DB[T], d Delivery, receive *inbox.Receipt, fn func(T, inbox.Tx, outbox.Tx) error) error {
 	if err := d.Check(); err != nil {
 		return err
 	}
 	sealed := false
 	for attempt := 1; ; attempt++ {
 		begun := false
-		err := db.Begin(ctx, Opening{Fence: d.Fence, Cause: d.Cause}, func(tx T) error {
+		err := db.Begin(ctx, Opening{Fence: d.Fence, Cause: d.Cause, Receive: receive}, func(tx T) error {
 			begun = true
 			in, out := db.Ports(tx)
 			return fn(tx, in, out)
 		})
 		switch {
-		case err == nil || errors.Is(err, errDuplicate):
+		case err == nil || errors.Is(err, ErrDuplicate):
 			return err
 		case d.Fence != nil && !begun && !sealed && headgate.CodeOf(err) == headgate.CodeInvalidArgument:
 			sealed = true

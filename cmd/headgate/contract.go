@@ -15,7 +15,7 @@ import (
 
 func (a *app) contractCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "contract", Short: "Contracts: what payloads must look like"}
-	cmd.AddCommand(a.contractAdd(), a.contractList(), a.contractShow(), a.contractCheck(), a.contractDiff(), a.contractRemove())
+	cmd.AddCommand(a.contractAdd(), a.contractList(), a.contractShow(), a.contractCheck(), a.contractLint(), a.contractExport(), a.contractDiff(), a.contractRemove())
 	return cmd
 }
 
@@ -170,10 +170,22 @@ func printGuesses(w io.Writer, guesses []headgate.Guess) {
 }
 
 func (a *app) contractCheck() *cobra.Command {
-	media := ""
+	media, record, latest := "", "", false
 	cmd := &cobra.Command{
-		Use: "check SUBJECT JSON|@FILE|-", Short: "Check a payload without publishing it", Args: cobra.ExactArgs(2),
+		Use: "check SUBJECT JSON|@FILE|- | --record QID", Short: "Check a payload without publishing it, or a recorded one again",
+		Long: "Check a payload by the contract of a subject, without publishing it.\n" +
+			"With --record, check the payload of a quarantine record again, by the very version that refused it,\n" +
+			"and say whether the verdict is the same byte for byte; with --latest, by the version in use.",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if record != "" {
+				return cobra.NoArgs(cmd, args)
+			}
+			return cobra.ExactArgs(2)(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if record != "" {
+				return a.recheck(cmd.Context(), record, latest)
+			}
 			payload, err := a.argument(args[1])
 			if err != nil {
 				return err
@@ -190,6 +202,8 @@ func (a *app) contractCheck() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&media, "content-type", "", "media type of the payload, such as avro/binary; default: JSON")
+	cmd.Flags().StringVar(&record, "record", "", "id of a quarantine record whose payload is checked")
+	cmd.Flags().BoolVar(&latest, "latest", false, "with --record: by the version in use")
 	return cmd
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"syscall"
 	"testing"
 	"time"
@@ -30,9 +31,10 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"ready":  ready_,
-			"status": status,
-			"named":  named,
+			"ready":   ready_,
+			"status":  status,
+			"named":   named,
+			"capture": capture,
 		},
 		UpdateScripts: *update,
 	})
@@ -59,6 +61,16 @@ func ready_(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("the node of %s is not ready", dir)
 		}
 	}
+}
+
+// capture sets a variable to what the first group of a pattern matches in the
+// output of the last command: capture NAME PATTERN.
+func capture(ts *testscript.TestScript, _ bool, args []string) {
+	found := regexp.MustCompile(args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+	if len(found) < 2 {
+		ts.Fatalf("no match for %s", args[1])
+	}
+	ts.Setenv(args[0], found[1])
 }
 
 // status runs a command and demands its exit code: status CODE headgate ….

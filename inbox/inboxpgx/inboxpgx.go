@@ -31,8 +31,22 @@ func recorded(r inbox.Receipt) *time.Time {
 
 // Receive implements [inbox.Tx].
 func (a adapter) Receive(ctx context.Context, r inbox.Receipt) (fresh bool, err error) {
-	err = a.tx.QueryRow(ctx, postgres.Receive, r.Consumer, r.Source, r.ID, recorded(r), cause(r), r.AllowOld).Scan(&fresh)
+	err = a.tx.QueryRow(ctx, postgres.Receive, args(r)...).Scan(&fresh)
 	return fresh, postgres.Error(err)
+}
+
+// QueueReceive queues what Receive does, so that it travels with BEGIN. Fresh
+// is set when the batch's results are closed; its errors are for [Error].
+func QueueReceive(b *pgx.Batch, r inbox.Receipt, fresh *bool) {
+	b.Queue(postgres.Receive, args(r)...).QueryRow(func(row pgx.Row) error { return row.Scan(fresh) })
+}
+
+// Error names what a function of the inbox refused; every other error stays as
+// it is.
+func Error(err error) error { return postgres.Error(err) }
+
+func args(r inbox.Receipt) []any {
+	return []any{r.Consumer, r.Source, r.ID, recorded(r), cause(r), r.AllowOld}
 }
 
 // Claim implements [inbox.Tx].

@@ -224,8 +224,13 @@ func (r *rig) attempt(ctx context.Context, id int64, kind int, f fence.Fence, le
 			return body(tx)
 		})
 	}
-	// A DB of its own, so that each stale attempt asks the database.
-	return new(fencepg.DB).Tx(ctx, r.pool, f, pgx.TxOptions{IsoLevel: level}, body)
+	// A DB of its own, so that each stale attempt asks the database: before the
+	// function runs, or together with its first statement.
+	db := new(fencepg.DB)
+	if id%2 == 0 {
+		db = fencepg.Warm(f)
+	}
+	return db.Tx(ctx, r.pool, f, pgx.TxOptions{IsoLevel: level}, body)
 }
 
 func wait(ctx context.Context, d time.Duration) {

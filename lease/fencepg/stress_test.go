@@ -29,7 +29,7 @@ func stressed(t *testing.T, enough int64, most time.Duration, record bool, kinds
 // Under a storm of takeovers every committed write carries the epoch that was
 // current when it committed: in the order of the database's log.
 func TestStressCommitsInEpochOrder(t *testing.T) {
-	enough, most := int64(1000), 15*time.Second
+	enough, most := int64(1000), 45*time.Second // less on a machine that is free
 	if campaign() {
 		enough, most = 110_000, 40*time.Minute
 	}

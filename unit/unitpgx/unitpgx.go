@@ -73,12 +73,19 @@ func (d *DB) Begin(ctx context.Context, o unit.Opening, fn func(pgx.Tx) error) e
 	b.BeginTx(d.Options)
 	b.Queue(`SELECT pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true), pg_catalog.set_config('headgate.cause', $2, true)`,
 		strconv.FormatInt(cmp.Or(d.Limit, DefaultLimit).Milliseconds(), 10), o.Cause)
+	fresh := true
+	if o.Receive != nil { // all in one round trip, which BEGIN takes anyway
+		inboxpgx.QueueReceive(b, caused(o), &fresh)
+	}
 	results := conn.SendBatch(ctx, b)
 	tx := results.Tx()
 	err = results.Close()
 	defer rollback(ctx, tx) // after a commit it does nothing
 	if err != nil {
-		return err
+		return inboxpgx.Error(err)
+	}
+	if !fresh {
+		return unit.ErrDuplicate
 	}
 	if err := fn(tx); err != nil {
 		return err
@@ -90,11 +97,22 @@ func (d *DB) Begin(ctx context.Context, o unit.Opening, fn func(pgx.Tx) error) e
 	return err
 }
 
+// caused is the receipt with the transaction's cause.
+func caused(o unit.Opening) inbox.Receipt {
+	r := *o.Receive
+	r.Cause = o.Cause
+	return r
+}
+
 func (d *DB) fenced(ctx context.Context, o unit.Opening, fn func(pgx.Tx) error) error {
 	passed := false
 	err := d.fences().Tx(ctx, d.Pool, *o.Fence, d.Options, func(tx pgx.Tx) error {
 		passed = true
-		if o.Cause != "" {
+		if o.Receive != nil {
+			if fresh, err := inboxpgx.Tx(tx).Receive(ctx, caused(o)); err != nil || !fresh {
+				return cmp.Or(err, unit.ErrDuplicate)
+			}
+		} else if o.Cause != "" {
 			if _, err := tx.Exec(ctx, `SELECT pg_catalog.set_config('headgate.cause', $1, true)`, o.Cause); err != nil {
 				return err
 			}

@@ -61,12 +61,12 @@ func (d *DB) Begin(ctx context.Context, o unit.Opening, fn func(*sql.Tx) error) 
 		passed := false
 		err := d.fences().SQLTx(ctx, d.SQL, *o.Fence, d.Options, func(tx *sql.Tx) error {
 			passed = true
-			if o.Cause != "" {
+			if o.Receive == nil && o.Cause != "" {
 				if _, err := tx.ExecContext(ctx, `SELECT pg_catalog.set_config('headgate.cause', $1, true)`, o.Cause); err != nil {
 					return err
 				}
 			}
-			return fn(tx)
+			return received(ctx, tx, o, fn)
 		})
 		if s := fencepg.State(err); !passed && (s == "42883" || s == "3F000") {
 			return &headgate.Error{
@@ -85,7 +85,7 @@ func (d *DB) Begin(ctx context.Context, o unit.Opening, fn func(*sql.Tx) error) 
 	if _, err := tx.ExecContext(ctx, begin, limit, o.Cause); err != nil {
 		return err
 	}
-	if err := fn(tx); err != nil {
+	if err := received(ctx, tx, o, fn); err != nil {
 		return err
 	}
 	err = tx.Commit()
@@ -93,6 +93,18 @@ func (d *DB) Begin(ctx context.Context, o unit.Opening, fn func(*sql.Tx) error) 
 		return &headgate.Error{Code: headgate.CodeUnavailable, Outcome: headgate.Unknown, Detail: "the connection broke while the transaction committed", Err: err}
 	}
 	return err
+}
+
+// received runs fn if the event is new, or none is to be noted.
+func received(ctx context.Context, tx *sql.Tx, o unit.Opening, fn func(*sql.Tx) error) error {
+	if o.Receive != nil {
+		r := *o.Receive
+		r.Cause = o.Cause
+		if fresh, err := inboxsql.Tx(tx).Receive(ctx, r); err != nil || !fresh {
+			return cmp.Or(err, unit.ErrDuplicate)
+		}
+	}
+	return fn(tx)
 }
 
 func (d *DB) fences() *fencepg.DB {

@@ -22,6 +22,7 @@
 package unitsqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 
@@ -49,7 +50,14 @@ func New(db *sql.DB) *DB { return &DB{SQL: db, Fences: &fencesqlite.DB{}} }
 
 // Begin implements unit.DB.
 func (d *DB) Begin(ctx context.Context, o unit.Opening, fn func(*sql.Conn) error) error {
-	inner := func(conn *sql.Conn) error { return caused(ctx, conn, o.Cause, fn) }
+	inner := func(conn *sql.Conn) error {
+		if o.Receive != nil {
+			if fresh, err := inboxsqlite.Tx(conn).Receive(ctx, *o.Receive); err != nil || !fresh {
+				return cmp.Or(err, unit.ErrDuplicate)
+			}
+		}
+		return caused(ctx, conn, o.Cause, fn)
+	}
 	var err error
 	if o.Fence != nil {
 		err = d.fences().Tx(ctx, d.SQL, *o.Fence, inner)

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,7 +22,6 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/client"
-	"github.com/headgate/headgate/inbox"
 	"github.com/headgate/headgate/inbox/inboxpgx"
 	"github.com/headgate/headgate/inbox/inboxsqlite"
 	"github.com/headgate/headgate/internal/nodetest"
@@ -71,6 +69,12 @@ type watched[T any] struct {
 
 func (w watched[T]) Begin(ctx context.Context, o unit.Opening, fn func(T) error) error {
 	w.at("begin")
+	if r := o.Receive; w.broken && r != nil {
+		o.Receive = nil
+		if err := w.DB.Begin(ctx, unit.Opening{Receive: r}, func(T) error { return nil }); err != nil {
+			return err
+		}
+	}
 	err := w.DB.Begin(ctx, o, func(tx T) error {
 		err := fn(tx)
 		w.at("commit")
@@ -80,29 +84,6 @@ func (w watched[T]) Begin(ctx context.Context, o unit.Opening, fn func(T) error)
 	return err
 }
 
-func (w watched[T]) Ports(tx T) (inbox.Tx, outbox.Tx) {
-	in, out := w.DB.Ports(tx)
-	if w.broken {
-		in = apart[T]{in, w.DB}
-	}
-	return in, out
-}
-
-// apart receives in another transaction than the effect's.
-type apart[T any] struct {
-	inbox.Tx
-	db unit.DB[T]
-}
-
-func (a apart[T]) Receive(ctx context.Context, r inbox.Receipt) (fresh bool, err error) {
-	err = a.db.Begin(ctx, unit.Opening{}, func(tx T) error {
-		in, _ := a.db.Ports(tx)
-		fresh, err = in.Receive(ctx, r)
-		return err
-	})
-	return fresh, err
-}
-
 func workerChild(ctx context.Context) error {
 	node, err := client.New(client.Config{URL: os.Getenv("HEADGATE_UNIT_NODE"), Token: os.Getenv("HEADGATE_UNIT_TOKEN")})
 	if err != nil {
@@ -110,12 +91,7 @@ func workerChild(ctx context.Context) error {
 	}
 	database, broken := os.Getenv("HEADGATE_UNIT_DB"), os.Getenv("HEADGATE_UNIT_BROKEN") == "1"
 	if strings.HasPrefix(database, "postgres:") {
-		cfg, err := pgxpool.ParseConfig(database)
-		if err != nil {
-			return err
-		}
-		cfg.MaxConns = 12 // a broken unit takes two
-		pool, err := pgxpool.NewWithConfig(ctx, cfg)
+		pool, err := pgxpool.New(ctx, database)
 		if err != nil {
 			return err
 		}
@@ -159,6 +135,7 @@ func openSQLite(path string) (*sql.DB, error) {
 type killing struct {
 	t      *testing.T
 	node   *nodetest.Node
+	server *pgtest.Cluster // nil with SQLite
 	db     string
 	broken bool
 	rng    *rand.Rand
@@ -174,14 +151,8 @@ func startKilling(t *testing.T, kind string, broken bool, seed uint64) *killing 
 	h := &killing{t: t, node: nodetest.Start(t, nil), broken: broken, rng: rand.New(rand.NewPCG(seed, 36)), kills: map[string]int{}}
 	ctx := t.Context()
 	if kind == "postgres" {
-		server := pgtest.URL(t)
-		name := fmt.Sprintf("worker_%x", time.Now().UnixNano())
-		pgtest.Exec(t, server, `CREATE DATABASE `+name)
-		t.Cleanup(func() { pgtest.Exec(t, server, `DROP DATABASE IF EXISTS `+name+` WITH (FORCE)`) })
-		u, err := url.Parse(server)
-		must(t, err)
-		u.Path = "/" + name
-		h.db = u.String()
+		h.server = pgtest.Start(t)
+		h.db = h.server.URL()
 		conn, err := pgx.Connect(ctx, h.db)
 		must(t, err)
 		defer conn.Close(ctx)
@@ -255,7 +226,27 @@ func (h *killing) start(at string) *exec.Cmd {
 // once lets a worker work until it kills itself at a point, or until it is
 // killed on its way there.
 func (h *killing) once() {
+	if h.server != nil && h.rng.IntN(5) == 0 {
+		h.crash()
+		return
+	}
 	h.until(points[h.rng.IntN(len(points))], 1+h.rng.IntN(6))
+}
+
+// crash ends the database under a worker, which lives on, and kills the worker
+// later.
+func (h *killing) crash() {
+	h.kills["database"]++
+	h.publish(6)
+	cmd := h.start("")
+	wait := time.NewTimer(time.Duration(50+h.rng.IntN(200)) * time.Millisecond)
+	<-wait.C
+	h.server.Crash()
+	h.server.Restart()
+	wait.Reset(time.Duration(50+h.rng.IntN(200)) * time.Millisecond)
+	<-wait.C
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
 }
 
 // until lets a worker work until it comes to a point for the nth time.

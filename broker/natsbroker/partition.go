@@ -36,10 +36,13 @@ type partition struct {
 	name    string // of the broker stream
 	subject string
 
-	queue   queue
-	tail    tail // the writer's
-	folders folders
-	readers atomic.Int32
+	queue queue
+	tail  tail // the writer's
+	// contested is set, by the writer, once another node stored to the
+	// partition.
+	contested bool
+	folders   folders
+	readers   atomic.Int32
 
 	mu      sync.Mutex
 	end     uint64        // sequence of the last frame known to be acknowledged

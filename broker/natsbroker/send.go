@@ -106,6 +106,7 @@ func (p *partition) resolve(life context.Context, w *writing, h header, sent boo
 	if err := p.catchUp(ctx); err != nil {
 		return false, err
 	}
+	p.contested = true
 	p.dropKnown(&w.batch)
 	return false, nil
 }

@@ -33,6 +33,14 @@ func (p *partition) run() {
 			for _, c := range w.batch.abandoned {
 				p.refuse(c, broker.Throttled(headgate.CodeCanceled, "the caller left before the event was stored"))
 			}
+			if p.contested {
+				// What waited was looked up before the other writer's events
+				// were known.
+				known := len(w.batch.recs)
+				if p.dropKnown(&w.batch); known > 0 && len(w.batch.recs) == 0 {
+					continue
+				}
+			}
 			if len(w.batch.recs) == 0 {
 				break
 			}

@@ -19,9 +19,6 @@ const (
 	// differ.
 	clockMargin  = 2 * time.Minute
 	browseAtOnce = 1000
-	// trustFor is how long the broker is trusted to know by itself what it
-	// stored lately, until that is looked at again.
-	trustFor = 10 * time.Second
 	// maxPast bounds the remembered events, at about 20 bytes each. Behind it
 	// the broker's own window is what is left.
 	maxPast = 4 << 20
@@ -49,10 +46,6 @@ type seen struct {
 	parts []pastPart
 	at    map[uint64]uint64 // hash of the id → index of the part and offset
 	full  bool
-
-	// Until then the broker itself knows everything stored since.
-	trusted time.Time
-	until   time.Time
 }
 
 // pastPart is one partition: what is covered of it is [low, high). block are
@@ -147,9 +140,6 @@ func (p *past) cover(ctx context.Context, since time.Time, again bool) error {
 			return err
 		}
 	}
-	if p.trusts(since) {
-		return nil
-	}
 	if p.from.IsZero() || since.Before(p.from) {
 		if err := p.reach(ctx, since); err != nil {
 			return err
@@ -182,21 +172,14 @@ func (p *past) ends(ctx context.Context) error {
 	return nil
 }
 
-// reach covers back to a time, unless the broker knows all of that by itself.
+// reach covers back to a time.
 func (p *past) reach(ctx context.Context, since time.Time) error {
 	low := make([]uint64, len(p.parts))
-	count := uint64(0)
 	for i := range p.parts {
 		var err error
 		if low[i], err = p.first(ctx, &p.parts[i], since); err != nil {
 			return err
 		}
-		count += p.parts[i].high - low[i]
-	}
-	caps := p.broker.Caps()
-	if p.at == nil && caps.DedupeSurvivesRestart && p.now().Sub(since) < caps.DedupeWindow/2 && count < uint64(caps.DedupeIDs)/2 {
-		p.trusted, p.until = since, p.now().Add(trustFor)
-		return nil
 	}
 	if p.at == nil {
 		p.at = make(map[uint64]uint64)
@@ -210,10 +193,6 @@ func (p *past) reach(ctx context.Context, since time.Time) error {
 	}
 	p.from = since
 	return nil
-}
-
-func (p *past) trusts(since time.Time) bool {
-	return p.at == nil && !p.trusted.IsZero() && !since.Before(p.trusted) && p.now().Before(p.until)
 }
 
 // first returns the first offset below low that was stored at a time or later.

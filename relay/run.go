@@ -46,6 +46,7 @@ func (n *run) relay(ctx context.Context) error {
 	var confirmer sync.WaitGroup
 	confirmer.Go(func() { n.confirm(confirming) })
 	confirmer.Go(func() { n.limit(ctx, lanes) })
+	confirmer.Go(func() { n.watch(lanes) })
 
 	err := n.read(reading, lanes)
 	if cause := context.Cause(lanes); cause != nil {
@@ -65,6 +66,27 @@ func (n *run) relay(ctx context.Context) error {
 		n.src.Confirm(pos) // what was done since the confirmer ended
 	}
 	return err
+}
+
+// watchEvery is how soon the end of the source's session is noticed while
+// nothing can be read, because the broker is away and no more may be in flight.
+const watchEvery = 250 * time.Millisecond
+
+// watch ends the session with the lead.
+func (n *run) watch(lanes context.Context) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-lanes.Done():
+			return
+		}
+		if err := n.src.Lead(); err != nil {
+			n.fail(err)
+			return
+		}
+	}
 }
 
 // errDrained ends what did not come to its end in time.

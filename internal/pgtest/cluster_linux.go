@@ -154,6 +154,54 @@ func (c *Cluster) Restart() {
 	}
 }
 
+// Clone copies the data of a stopped server into another cluster, which is not
+// started. As a base backup does, it leaves out the replication slots, unless
+// they are asked for: then it is the restore of a copy of the files.
+func (c *Cluster) Clone(slots bool) *Cluster {
+	c.t.Helper()
+	dir, err := os.MkdirTemp("", "headgate-postgres-")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	x := &Cluster{t: c.t, dir: dir, cred: c.cred}
+	c.t.Cleanup(func() {
+		x.Crash()
+		if err := os.RemoveAll(dir); err != nil {
+			c.t.Errorf("removing the cluster: %v", err)
+		}
+	})
+	if out, err := exec.Command("cp", "-a", filepath.Join(c.dir, "data"), dir).CombinedOutput(); err != nil {
+		c.t.Fatalf("copying the cluster: %v\n%s", err, out)
+	}
+	if !slots {
+		all, err := filepath.Glob(filepath.Join(dir, "data", "pg_replslot", "*"))
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for _, s := range all {
+			if err := os.RemoveAll(s); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+	}
+	if c.cred != nil {
+		if err := os.Chown(dir, int(c.cred.Uid), int(c.cred.Gid)); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	x.choosePort()
+	x.args = append([]string(nil), c.args...)
+	for i, a := range x.args {
+		switch a {
+		case "-D":
+			x.args[i+1] = filepath.Join(dir, "data")
+		case "port=" + strconv.Itoa(c.port):
+			x.args[i] = "port=" + strconv.Itoa(x.port)
+		}
+	}
+	return x
+}
+
 // Demote makes a stopped server start as a standby, until it is promoted.
 func (c *Cluster) Demote() { c.Write("standby.signal", nil) }
 

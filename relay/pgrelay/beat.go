@@ -10,19 +10,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// beats renews the epoch and puts a heartbeat into the log, looks at what the
-// slot holds back, and makes and drops partitions now and then.
+// beats renews the epoch and puts a heartbeat into the log, and looks at what
+// the slot holds back.
 func (x *session) beats(ctx context.Context) error {
 	tick := time.NewTicker(x.cfg.Beat)
 	defer tick.Stop()
-	var maintained time.Time
 	for {
 		if err := x.beat(ctx); err != nil {
 			return err
-		}
-		if now := x.cfg.Now(); now.Sub(maintained) > time.Hour {
-			maintained = now
-			x.maintain(ctx)
 		}
 		select {
 		case <-tick.C:
@@ -124,17 +119,47 @@ func (x *session) advance(ctx context.Context) error {
 	return nil
 }
 
-func (x *session) maintain(ctx context.Context) {
-	var dropped []string
-	x.sqlMu.Lock()
-	err := x.sql.QueryRow(ctx, `SELECT headgate.maintain(make_interval(secs => $1))`, x.cfg.Retain.Seconds()).Scan(&dropped)
-	x.sqlMu.Unlock()
-	switch {
-	case err != nil && ctx.Err() == nil:
-		x.cfg.Log.WarnContext(ctx, "outbox partitions are not maintained; it is tried again within the hour", "slot", x.slot, "error", err)
-	case len(dropped) > 0:
-		x.cfg.Log.InfoContext(ctx, "outbox partitions are dropped", "slot", x.slot, "partitions", dropped)
+// Upkeep of the partitions: how often, and for how long at most.
+const (
+	upkeepEvery  = time.Hour
+	upkeepWithin = 10 * time.Minute
+)
+
+// upkeep makes and drops partitions, on a connection of its own: heartbeats do
+// not wait for locks of the table.
+func (x *session) upkeep(ctx context.Context) {
+	tick := time.NewTicker(upkeepEvery)
+	defer tick.Stop()
+	for {
+		dropped, err := x.maintain(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			x.cfg.Log.WarnContext(ctx, "outbox partitions are not maintained; it is tried again within the hour", "slot", x.slot, "error", err)
+		case len(dropped) > 0:
+			x.cfg.Log.InfoContext(ctx, "outbox partitions are dropped", "slot", x.slot, "partitions", dropped)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
 	}
+}
+
+func (x *session) maintain(ctx context.Context) (dropped []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, upkeepWithin)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, x.cfg.URL)
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	defer func() {
+		now, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(now) // the server ends the session either way
+	}()
+	err = conn.QueryRow(ctx, `SELECT headgate.maintain(make_interval(secs => $1))`, x.cfg.Retain.Seconds()).Scan(&dropped)
+	return dropped, err
 }
 
 // repairMark is the number of the mark that ends a repair.

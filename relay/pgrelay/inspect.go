@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/relay"
 	"github.com/jackc/pgx/v5"
 )
@@ -27,9 +28,22 @@ type State struct {
 	Holder  string    `json:"holder,omitempty"`
 	Renewed time.Time `json:"renewed,omitzero"`
 	Proven  time.Time `json:"proven,omitzero"`
-	Repair  string    `json:"repair,omitempty"` // why rows are read from the table
-	Rows    int64     `json:"rows"`             // kept in the outbox
-	Bytes   int64     `json:"bytes"`
+	// Mode is stream, or repair while rows are read from the table; Repair says
+	// why.
+	Mode   string `json:"mode"`
+	Repair string `json:"repair,omitempty"`
+	// Received is how far the relay says it has read, empty when none streams;
+	// Confirmed how far everything is done; End where the log ends.
+	Received  string `json:"received_lsn,omitempty"`
+	Confirmed string `json:"confirmed_lsn,omitempty"`
+	End       string `json:"end_lsn"`
+	Rows      int64  `json:"rows"` // kept in the outbox
+	Bytes     int64  `json:"bytes"`
+	// Unproven is how many of them are not proven to be published: those behind
+	// the last proven heartbeat, which is at most seconds old when all is well.
+	// Oldest is when the first of them was written.
+	Unproven int64     `json:"unproven"`
+	Oldest   time.Time `json:"oldest,omitzero"`
 }
 
 // Inspect reads the state of an outbox. Errors as of [Source.Open].
@@ -48,23 +62,31 @@ func inspect(ctx context.Context, conn *pgx.Conn) (State, error) {
 		return State{}, err
 	}
 	s := State{Database: conn.Config().Database, Slot: have.slot}
-	var holder, repair *string
-	var renewed, proven *time.Time
+	var holder, repair, received, confirmed *string
+	var renewed, proven, oldest *time.Time
 	err = conn.QueryRow(ctx, `
 		SELECT coalesce(r.wal_status, 'missing'), coalesce(r.active, false), coalesce(pg_current_wal_lsn() - r.restart_lsn, 0)::bigint,
 		       coalesce(r.safe_wal_size, -1), coalesce(pg_current_wal_lsn() - r.confirmed_flush_lsn, 0)::bigint,
 		       s.epoch, s.holder, s.renewed, s.proven, s.repair,
-		       (SELECT count(*) FROM headgate.outbox),
+		       CASE WHEN s.repair IS NULL THEN 'stream' ELSE 'repair' END, w.write_lsn::text, r.confirmed_flush_lsn::text, pg_current_wal_lsn()::text,
+		       o.rows, o.unproven, o.oldest,
 		       (SELECT coalesce(sum(pg_total_relation_size(inhrelid)), 0)::bigint FROM pg_inherits WHERE inhparent = 'headgate.outbox'::regclass)
-		FROM headgate.relay_state s LEFT JOIN pg_replication_slots r ON r.slot_name = s.slot WHERE s.slot = $1`, have.slot).
-		Scan(&s.SlotStatus, &s.Active, &s.Held, &s.Room, &s.Behind, &s.Epoch, &holder, &renewed, &proven, &repair, &s.Rows, &s.Bytes)
+		FROM headgate.relay_state s LEFT JOIN pg_replication_slots r ON r.slot_name = s.slot
+		LEFT JOIN pg_stat_replication w ON w.pid = r.active_pid
+		CROSS JOIN LATERAL (
+		  SELECT count(*) AS rows, count(*) FILTER (WHERE late) AS unproven, min(created) FILTER (WHERE late) AS oldest
+		  FROM (SELECT created, s.proven_snapshot IS NULL OR NOT pg_visible_in_snapshot(xid, s.proven_snapshot) AS late FROM headgate.outbox) x
+		) o
+		WHERE s.slot = $1`, have.slot).
+		Scan(&s.SlotStatus, &s.Active, &s.Held, &s.Room, &s.Behind, &s.Epoch, &holder, &renewed, &proven, &repair,
+			&s.Mode, &received, &confirmed, &s.End, &s.Rows, &s.Unproven, &oldest, &s.Bytes)
 	if err != nil {
 		return State{}, sqlError("reading the state of the outbox", err)
 	}
 	for _, p := range []struct {
 		from *string
 		into *string
-	}{{holder, &s.Holder}, {repair, &s.Repair}} {
+	}{{holder, &s.Holder}, {repair, &s.Repair}, {received, &s.Received}, {confirmed, &s.Confirmed}} {
 		if p.from != nil {
 			*p.into = *p.from
 		}
@@ -72,7 +94,7 @@ func inspect(ctx context.Context, conn *pgx.Conn) (State, error) {
 	for _, p := range []struct {
 		from *time.Time
 		into *time.Time
-	}{{renewed, &s.Renewed}, {proven, &s.Proven}} {
+	}{{renewed, &s.Renewed}, {proven, &s.Proven}, {oldest, &s.Oldest}} {
 		if p.from != nil {
 			*p.into = p.from.UTC()
 		}
@@ -140,6 +162,9 @@ func Doctor(ctx context.Context, url string) ([]Finding, error) {
 		return nil, err
 	}
 	found := slotFindings(s, time.Now())
+	if f := replicationFinding(ctx, url); f != nil {
+		found = append(found, *f)
+	}
 	for _, c := range checks {
 		rows, err := conn.Query(ctx, c.sql)
 		if err != nil {
@@ -154,6 +179,24 @@ func Doctor(ctx context.Context, url string) ([]Finding, error) {
 		}
 	}
 	return found, nil
+}
+
+// replicationFinding tries what a relay does first. That the role may not
+// replicate is found by its attributes.
+func replicationFinding(ctx context.Context, url string) *Finding {
+	repl, _, err := connectReplication(ctx, url)
+	if err == nil {
+		_ = repl.Close(ctx) // the server ends the session either way
+		return nil
+	}
+	if sqlState(err) == "42501" {
+		return nil
+	}
+	f := &Finding{Severity: "error", What: "no relay can stream from here: " + err.Error(), Fix: "Make room for one more in max_wal_senders, or let pg_hba.conf admit it."}
+	if e := headgate.AsError(err); e != nil && e.Fix != "" {
+		f.What, f.Fix = e.Detail, e.Fix
+	}
+	return f
 }
 
 func slotFindings(s State, now time.Time) []Finding {

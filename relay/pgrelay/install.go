@@ -172,7 +172,7 @@ func sqlState(err error) string {
 // unreachable names a failed connection without repeating the URL.
 func unreachable(err error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return headgate.NewError(headgate.CodeUnavailable, "the database refuses the connection: %s (%s)", e.Message, e.Code)
+		return &headgate.Error{Code: headgate.CodeUnavailable, Detail: fmt.Sprintf("the database refuses the connection: %s (%s)", e.Message, e.Code), Err: e}
 	}
 	return &headgate.Error{Code: headgate.CodeUnavailable, Detail: "the database cannot be reached", Err: err}
 }

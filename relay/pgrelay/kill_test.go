@@ -64,7 +64,7 @@ func nodeChild(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := reg.Register(ctx, "order.placed", []byte(orderSchema), "admin"); err != nil {
+	if _, err := reg.Register(ctx, "order.placed", "", []byte(orderSchema), "admin"); err != nil {
 		return err
 	}
 	q, err := quarantine.Open(ctx, quarantine.Config{Store: st})
@@ -85,7 +85,7 @@ func nodeChild(ctx context.Context) error {
 	}
 	who := &headgate.Principal{Name: "orders", Kind: headgate.KindSystem, Emit: []string{"order.*"}, Roots: headgate.RootRight{Allowed: true, Rate: 1e6, Burst: 1e6}}
 	cfg := relay.Config{
-		Name: "orders", Source: src, Admit: door, Keep: q, Fault: faultFromEnv(),
+		Name: "orders", Source: src, Admit: door, Keep: q, Fault: faultFromEnv(), Broker: br, Streams: []string{topology.DefaultStream},
 		Principal: func(string) (*headgate.Principal, error) { return who, nil },
 	}
 	if os.Getenv("HEADGATE_KILL_EARLY") == "1" {
@@ -95,7 +95,21 @@ func nodeChild(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if os.Getenv("HEADGATE_KILL_TELL") == "1" {
+		go tell(r)
+	}
 	return r.Run(ctx)
+}
+
+// tell prints how far the relay has confirmed, whenever that rises.
+func tell(r *relay.Relay) {
+	var last relay.Position
+	for range time.Tick(2 * time.Millisecond) {
+		if s := r.Status(); s.Confirmed > last {
+			last = s.Confirmed
+			fmt.Println(uint64(last), s.Stored)
+		}
+	}
 }
 
 // early is the bug that this harness must find: it confirms what was received.
@@ -134,7 +148,11 @@ func faultFromEnv() func(string) {
 }
 
 func openBroker(ctx context.Context, dir string) (broker.Broker, error) {
-	br, err := natsbroker.Open(ctx, natsbroker.Config{Dir: filepath.Join(dir, "broker")})
+	cfg := natsbroker.Config{Dir: filepath.Join(dir, "broker"), Durability: broker.Durability(os.Getenv("HEADGATE_KILL_DURABILITY"))}
+	if url := os.Getenv("HEADGATE_KILL_NATS"); url != "" {
+		cfg = natsbroker.Config{URL: url, Prefix: os.Getenv("HEADGATE_KILL_PREFIX")}
+	}
+	br, err := natsbroker.Open(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -196,36 +214,52 @@ type killing struct {
 	url    string
 	dir    string
 	early  bool
-	rng    *rand.Rand
-	node   *exec.Cmd
-	writer *exec.Cmd
-	kills  map[string]int
+	// nats and prefix name an outside broker, durability a weaker one.
+	nats, prefix, durability string
+	rng                      *rand.Rand
+	node                     *exec.Cmd
+	writer                   *exec.Cmd
+	kills                    map[string]int
 }
 
 func startKilling(t *testing.T, early bool, seed uint64) *killing {
 	t.Helper()
-	h := &killing{t: t, early: early, dir: t.TempDir(), kills: map[string]int{}, rng: rand.New(rand.NewPCG(seed, 5))}
-	h.server = pgtest.Start(t, "wal_level=logical")
-	h.url = h.server.URL()
-	must(t, pgrelay.Install(context.Background(), h.url, pgrelay.InstallOptions{}))
-	pgtest.Exec(t, h.url, `CREATE TABLE public.keys (k int PRIMARY KEY, n int NOT NULL DEFAULT 0);
-		CREATE TABLE public.orders (k int, n int, PRIMARY KEY (k, n)); INSERT INTO public.keys (k) SELECT generate_series(0, 5)`)
+	h := newKilling(t)
+	h.early, h.rng = early, rand.New(rand.NewPCG(seed, 5))
 	h.startNode("")
 	h.writer = h.start("writer", "")
 	t.Cleanup(func() { h.kill(h.node); h.kill(h.writer) })
 	return h
 }
 
+// newKilling prepares a server; nothing else runs yet.
+func newKilling(t *testing.T) *killing {
+	t.Helper()
+	h := &killing{t: t, dir: t.TempDir(), kills: map[string]int{}}
+	h.server = pgtest.Start(t, "wal_level=logical")
+	h.url = h.server.URL()
+	must(t, pgrelay.Install(context.Background(), h.url, pgrelay.InstallOptions{}))
+	pgtest.Exec(t, h.url, `CREATE TABLE public.keys (k int PRIMARY KEY, n int NOT NULL DEFAULT 0);
+		CREATE TABLE public.orders (k int, n int, PRIMARY KEY (k, n)); INSERT INTO public.keys (k) SELECT generate_series(0, 5)`)
+	return h
+}
+
 func (h *killing) start(what, at string) *exec.Cmd {
 	h.t.Helper()
+	cmd := h.command(what, at)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	must(h.t, cmd.Start())
+	return cmd
+}
+
+func (h *killing) command(what, at string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "HEADGATE_KILL_CHILD="+what, "HEADGATE_KILL_DIR="+h.dir, "HEADGATE_KILL_URL="+h.url, "HEADGATE_KILL_AT="+at)
+	cmd.Env = append(cmd.Env, "HEADGATE_KILL_NATS="+h.nats, "HEADGATE_KILL_PREFIX="+h.prefix, "HEADGATE_KILL_DURABILITY="+h.durability)
 	if h.early {
 		cmd.Env = append(cmd.Env, "HEADGATE_KILL_EARLY=1")
 	}
 	cmd.Stderr = testWriter{h.t}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	must(h.t, cmd.Start())
 	return cmd
 }
 

@@ -20,13 +20,14 @@ import (
 func campaign() bool { return os.Getenv("HEADGATE_CAMPAIGN") == "1" }
 
 // outsideNATS is a driver on a server that other tests use too: its streams are
-// its own.
-func outsideNATS(t testing.TB, url string) *natsbroker.Broker {
+// its own, by their prefix.
+func outsideNATS(t testing.TB, url string) (br *natsbroker.Broker, prefix string) {
 	t.Helper()
-	br, err := natsbroker.Open(context.Background(), natsbroker.Config{URL: url, Prefix: fmt.Sprintf("T%X", time.Now().UnixNano())})
+	prefix = fmt.Sprintf("T%X", time.Now().UnixNano())
+	br, err := natsbroker.Open(context.Background(), natsbroker.Config{URL: url, Prefix: prefix})
 	must(t, err)
 	t.Cleanup(func() { _ = br.Close(context.Background()) })
-	return br
+	return br, prefix
 }
 
 func natsURL(t testing.TB) string {
@@ -122,7 +123,8 @@ func TestTrap13BrokerAway(t *testing.T) {
 	t.Parallel() // it has a server of its own
 	server := pgtest.Start(t, "wal_level=logical", "min_wal_size=32MB", "max_wal_size=64MB")
 	w, through := newWire(t, natsURL(t))
-	r := bareRigOn(t, server.URL(), outsideNATS(t, through))
+	br, _ := outsideNATS(t, through)
+	r := bareRigOn(t, server.URL(), br)
 	must(t, pgrelay.Install(context.Background(), r.db, pgrelay.InstallOptions{}))
 	src, err := pgrelay.New(pgrelay.Config{URL: r.db, Beat: beat, WALBudget: budget, Log: r.log()})
 	must(t, err)

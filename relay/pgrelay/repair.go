@@ -109,7 +109,8 @@ const selectRows = `SELECT seq::text, id, role, type, source, subject, key, attr
 // readRows returns the rows that a condition selects, in the order of their
 // numbers.
 func readRows(ctx context.Context, conn *pgx.Conn, where string, args ...any) ([]*relay.Row, error) {
-	rows, err := conn.Query(ctx, selectRows+where+" ORDER BY seq", args...)
+	// The plain name would be that of the selected text, where 10 is before 9.
+	rows, err := conn.Query(ctx, selectRows+where+" ORDER BY headgate.outbox.seq", args...)
 	if err != nil {
 		return nil, sqlError("reading the outbox", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,6 +40,7 @@ type rig struct {
 	quarantine *quarantine.Quarantine
 	door       *perimeter.Perimeter
 	who        map[string]*headgate.Principal
+	mints      atomic.Int64 // how far off the clock of the causal engine is
 }
 
 // database makes a database of the test's own on a server and drops it, with
@@ -104,17 +106,17 @@ func bareRigOn(t testing.TB, db string, br broker.Broker) *rig {
 	reg, err := registry.Open(ctx, registry.Config{Store: r.store})
 	must(t, err)
 	for _, subject := range []string{"order.placed", "order.paid"} {
-		_, err = reg.Register(ctx, subject, []byte(orderSchema), "admin")
+		_, err = reg.Register(ctx, subject, "", []byte(orderSchema), "admin")
 		must(t, err)
 	}
 	for _, subject := range []string{"orders.inserted", "orders.updated", "orders.deleted"} {
-		_, err = reg.Register(ctx, subject, []byte(`{"type":"object"}`), "admin")
+		_, err = reg.Register(ctx, subject, "", []byte(`{"type":"object"}`), "admin")
 		must(t, err)
 	}
 	r.quarantine, err = quarantine.Open(ctx, quarantine.Config{Store: r.store})
 	must(t, err)
 	t.Cleanup(func() { _ = r.quarantine.Close(context.Background()) })
-	r.causal, err = causal.Open(ctx, causal.Config{Store: r.store, RootRate: headgate.RootRight{Allowed: true, Rate: 1e6, Burst: 1e6}})
+	r.causal, err = causal.Open(ctx, causal.Config{Store: r.store, Now: func() time.Time { return time.Now().Add(time.Duration(r.mints.Load())) }, RootRate: headgate.RootRight{Allowed: true, Rate: 1e6, Burst: 1e6}})
 	must(t, err)
 	r.door, err = perimeter.New(perimeter.Config{Broker: r.broker, Contracts: reg, Causal: r.causal, Quarantine: r.quarantine, Topology: top})
 	must(t, err)

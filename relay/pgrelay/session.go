@@ -71,6 +71,7 @@ func (x *session) begin(ctx context.Context) {
 	x.moved()
 	x.work.Go(func() { x.end(x.read(x.ctx)) })
 	x.work.Go(func() { x.end(x.beats(x.ctx)) })
+	x.work.Go(func() { x.upkeep(x.ctx) })
 }
 
 // end fails the session for the first reason.
@@ -158,7 +159,7 @@ func (x *session) Lead() error {
 // Close implements [relay.Session].
 func (x *session) Close(ctx context.Context) error {
 	var err error
-	if x.flowing.Load() && x.ctx.Err() == nil {
+	if x.flowing.Load() && x.Lead() == nil {
 		err = x.handOver(ctx)
 	}
 	x.fail(errors.New("pgrelay: the session was closed"))
@@ -178,16 +179,18 @@ func (x *session) handOver(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		x.tell()
-		x.sqlMu.Lock()
-		slot, err := readSlot(ctx, x.sql, x.slot)
-		x.sqlMu.Unlock()
-		switch {
-		case err != nil:
-			return err
-		case slot == nil:
-			return errors.New("pgrelay: the slot is gone")
-		case slot.confirmed >= target:
-			return x.noteStop(ctx, slot.confirmed)
+		// Whoever has the connection may wait for a network that is silent.
+		if x.sqlMu.TryLock() {
+			slot, err := readSlot(ctx, x.sql, x.slot)
+			x.sqlMu.Unlock()
+			switch {
+			case err != nil:
+				return err
+			case slot == nil:
+				return errors.New("pgrelay: the slot is gone")
+			case slot.confirmed >= target:
+				return x.noteStop(ctx, slot.confirmed)
+			}
 		}
 		select {
 		case <-tick.C:

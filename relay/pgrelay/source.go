@@ -89,8 +89,14 @@ func (s *Source) Open(ctx context.Context) (relay.Session, error) {
 	return x, nil
 }
 
+// connectWithin bounds everything that comes before the wait for the lead: on a
+// network that swallows packets it would last for ever.
+const connectWithin = 30 * time.Second
+
 // connect opens both connections and checks the server.
 func (x *session) connect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, connectWithin)
+	defer cancel()
 	var err error
 	if x.sql, err = pgx.Connect(ctx, x.cfg.URL); err != nil {
 		return unreachable(err)
@@ -114,23 +120,48 @@ func (x *session) connect(ctx context.Context) error {
 	if timeout > 0 {
 		x.statusEvery = min(x.statusEvery, time.Duration(timeout)*time.Millisecond/4)
 	}
-	cfg, err := pgconn.ParseConfig(x.cfg.URL)
+	var id pglogrepl.IdentifySystemResult
+	x.repl, id, err = connectReplication(ctx, x.cfg.URL)
+	x.systemID, x.timeline = id.SystemID, int(id.Timeline)
+	return err
+}
+
+// connectReplication opens a connection that can stream. Poolers cannot hand
+// one out: they are told from servers by that.
+func connectReplication(ctx context.Context, url string) (*pgconn.PgConn, pglogrepl.IdentifySystemResult, error) {
+	cfg, err := pgconn.ParseConfig(url)
 	if err != nil {
-		return headgate.NewError(headgate.CodeInvalidConfig, "pgrelay: the URL cannot be read")
+		return nil, pglogrepl.IdentifySystemResult{}, headgate.NewError(headgate.CodeInvalidConfig, "pgrelay: the URL cannot be read")
 	}
 	cfg.RuntimeParams["replication"] = "database"
 	cfg.RuntimeParams["application_name"] = "headgate-relay"
 	cfg.RuntimeParams["datestyle"] = "ISO"
 	cfg.RuntimeParams["timezone"] = "UTC"
-	if x.repl, err = pgconn.ConnectConfig(ctx, cfg); err != nil {
-		return unreachable(err)
-	}
-	id, err := pglogrepl.IdentifySystem(ctx, x.repl)
+	conn, err := pgconn.ConnectConfig(ctx, cfg)
 	if err != nil {
-		return sqlError("identifying the server: a pooler stands between", err)
+		if s := sqlState(err); s == "08P01" || s == "0A000" {
+			return nil, pglogrepl.IdentifySystemResult{}, pooled(err)
+		}
+		return nil, pglogrepl.IdentifySystemResult{}, unreachable(err)
 	}
-	x.systemID, x.timeline = id.SystemID, int(id.Timeline)
-	return nil
+	id, err := pglogrepl.IdentifySystem(ctx, conn)
+	if err == nil {
+		return conn, id, nil
+	}
+	_ = conn.Conn().Close() // of no use
+	if sqlState(err) == "42601" {
+		err = pooled(err) // it was taken for SQL
+	} else {
+		err = sqlError("identifying the server", err)
+	}
+	return nil, id, err
+}
+
+func pooled(err error) error {
+	return &headgate.Error{
+		Code: headgate.CodeInvalidConfig, Detail: "what the URL leads to hands out no replication connection: " + unreachable(err).Error(),
+		Fix: "A pooler stands between. Give the address of the PostgreSQL server itself.", Err: err,
+	}
 }
 
 // lead waits until this connection holds the slot's lock. Meanwhile it looks
@@ -144,6 +175,7 @@ func (x *session) lead(ctx context.Context) error {
 	}()
 	tick := time.NewTicker(x.cfg.Beat / 2)
 	defer tick.Stop()
+	holder := vanishing{after: 3 * x.cfg.Beat}
 	for {
 		select {
 		case err := <-locked:
@@ -155,22 +187,45 @@ func (x *session) lead(ctx context.Context) error {
 			}
 			return x.raiseEpoch(ctx)
 		case <-tick.C:
-			if err := x.endVanished(ctx); err != nil && ctx.Err() == nil {
+			if err := x.endVanished(ctx, &holder); err != nil && ctx.Err() == nil {
 				x.cfg.Log.WarnContext(ctx, "the relay in the lead cannot be checked", "slot", x.slot, "error", err)
+				if x.sql.IsClosed() {
+					return sqlError("waiting for the lead", err)
+				}
 			}
 		}
 	}
 }
 
-// endVanished ends the connection of a leader that did not renew its epoch for
-// three beats by the clock of the database.
-func (x *session) endVanished(ctx context.Context) error {
+// vanishing watches the heartbeats of the relay in the lead.
+type vanishing struct {
+	epoch, beat int64
+	since       time.Duration // elapsed when they last rose
+	after       time.Duration
+}
+
+// endVanished ends the connection of a leader whose heartbeat did not rise for
+// three beats, by the monotonic clock of this process: the database's clock may
+// have been set back.
+func (x *session) endVanished(ctx context.Context, v *vanishing) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*x.cfg.Beat)
+	defer cancel()
+	var epoch, beat int64
+	if err := x.sql.QueryRow(ctx, `SELECT epoch, beat FROM headgate.relay_state WHERE slot = $1`, x.slot).Scan(&epoch, &beat); err != nil {
+		return err
+	}
+	now := time.Duration(x.elapsed())
+	if v.since == 0 || epoch != v.epoch || beat != v.beat {
+		v.epoch, v.beat, v.since = epoch, beat, now
+		return nil
+	}
+	if now-v.since < v.after {
+		return nil
+	}
 	_, err := x.sql.Exec(ctx, `
-		SELECT pg_terminate_backend(l.pid) FROM pg_locks l, headgate.relay_state s
-		WHERE s.slot = $1 AND s.renewed < clock_timestamp() - make_interval(secs => $2)
-		  AND l.locktype = 'advisory' AND l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-		  AND (l.classid::bigint << 32) | l.objid::bigint = hashtextextended('headgate relay ' || $1, 0)`,
-		x.slot, (3 * x.cfg.Beat).Seconds())
+		SELECT pg_terminate_backend(l.pid) FROM pg_locks l
+		WHERE l.locktype = 'advisory' AND l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		  AND (l.classid::bigint << 32) | l.objid::bigint = hashtextextended('headgate relay ' || $1, 0)`, x.slot)
 	return err
 }
 

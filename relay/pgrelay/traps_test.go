@@ -40,7 +40,7 @@ func (r *rig) verify(n int) {
 			r.t.Fatal(err)
 		}
 		if seen[d.N] {
-			r.t.Errorf("event %d is stored twice", d.N)
+			r.t.Errorf("event %d is stored twice, again at %s", d.N, s.Position)
 		}
 		seen[d.N] = true
 		if d.N < last[s.Event.Key] {
@@ -225,7 +225,9 @@ func TestTrap06KeepalivePastAnOpenTransaction(t *testing.T) {
 func TestTrap07IdlePublicationHoldsNoLog(t *testing.T) {
 	r := newRig(t, pgtest.URL(t))
 	r.run(nil)
-	r.noise(64)
+	r.noise(48)
+	other := database(t, pgtest.URL(t))
+	pgtest.Exec(t, other, `CREATE TABLE noise AS SELECT repeat('x', 1000) AS x FROM generate_series(1, 32000)`)
 	r.exec(`CHECKPOINT`)
 	r.until("the slot lets the log go", func() bool { _, held := r.slot(); return held < 32<<20 })
 }
@@ -301,7 +303,7 @@ func TestTrap10InterleavedTransactionsAtRestart(t *testing.T) {
 }
 
 func TestTrap11LargeTransactionInFlatMemory(t *testing.T) {
-	rows := 60_000
+	rows := 100_000
 	if os.Getenv("HEADGATE_CAMPAIGN") == "1" {
 		rows = 1_000_000
 	}
@@ -462,7 +464,7 @@ func TestTrap17SupersededEpochSubmitsNothing(t *testing.T) {
 		return pgtest.Exec(t, r.db, `SELECT epoch FROM headgate.relay_state`)[0][0] == "3" && x.Status().Leads
 	})
 	r.emit(6, 10)
-	x.wait(t, 10)
+	r.until("all are stored", func() bool { return len(r.stored()) >= 10 })
 	r.verify(10)
 }
 
@@ -477,7 +479,7 @@ func TestTrap17StoppedLeaderSubmitsNothing(t *testing.T) {
 	x.wait(t, 5)
 	ahead.Store(int64(time.Hour)) // the process was stopped for an hour
 	r.emit(6, 10)
-	x.wait(t, 10)
+	r.until("all are stored", func() bool { return len(r.stored()) >= 10 })
 	if e := pgtest.Exec(t, r.db, `SELECT epoch FROM headgate.relay_state`)[0][0]; e != "2" {
 		t.Errorf("the rows went out under epoch %s; the lead had to be taken anew", e)
 	}

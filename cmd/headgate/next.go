@@ -16,6 +16,8 @@ func nextCommands() map[string]string {
 		"contract add":        "headgate contract check NAME PAYLOAD",
 		"contract check":      "headgate emit TYPE PAYLOAD",
 		"contract diff":       "headgate contract show NAME",
+		"contract export":     "headgate contract check NAME PAYLOAD",
+		"contract lint":       "headgate contract add SUBJECT NAME",
 		"contract ls":         "headgate contract show SUBJECT",
 		"contract rm":         "headgate contract show NAME",
 		"contract show":       "headgate contract check NAME PAYLOAD",

@@ -25,6 +25,7 @@ import (
 	"github.com/headgate/headgate/quarantine"
 	"github.com/headgate/headgate/registry"
 	"github.com/headgate/headgate/router"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/sqlitestore"
 	"github.com/headgate/headgate/telemetry"
 	"github.com/headgate/headgate/topology"
@@ -45,6 +46,8 @@ type Opts struct {
 	Streams []topology.Stream
 	Types   []topology.Type
 	Broker  membroker.Config
+	// Store wraps the store of the node; nil: nothing does.
+	Store func(store.Store) store.Store
 }
 
 // Node is a running node with four principals: admin (a person with the role
@@ -94,9 +97,13 @@ func Start(t testing.TB, opts *Opts) *Node {
 		}
 	}
 	ctx := context.Background()
-	st, err := sqlitestore.Open(ctx, sqlitestore.Config{Memory: true})
+	opened, err := sqlitestore.Open(ctx, sqlitestore.Config{Memory: true})
 	must(err)
-	t.Cleanup(func() { _ = st.Close() })
+	t.Cleanup(func() { _ = opened.Close() })
+	st := store.Store(opened)
+	if opts.Store != nil {
+		st = opts.Store(st)
+	}
 	n.Broker = membroker.New(opts.Broker)
 	top, err := topology.New(opts.Streams, opts.Types, topology.Defaults{})
 	must(err)

@@ -169,7 +169,7 @@ func TestTrap35NumbersThatWereResetAreNoticed(t *testing.T) {
 			run(t, r.db, `BEGIN IMMEDIATE; DROP TRIGGER headgate_outbox_rows_stay; DELETE FROM headgate_outbox_rows; DELETE FROM sqlite_sequence;
 				INSERT INTO headgate_outbox (type, key, data) SELECT 'order.placed', 'k', '{"n":' || (value + 100) || '}' FROM json_each('[1,2,3,4,5,6,7,8,9,10,11,12]'); COMMIT`)
 			if !running {
-				x = r.run(nil)
+				r.run(nil)
 			}
 			r.settled(12)
 			seen := map[int]bool{}
@@ -220,7 +220,7 @@ func TestTrap33RestoredBackup(t *testing.T) {
 			}
 			emit(t, r.db, 101, 12, "k") // under the numbers 11 to 22
 			if how == "replaced while down" {
-				x = r.run(nil)
+				r.run(nil)
 			}
 			r.settled(22)
 			seen := map[int]int{}

@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/broker"
 	"github.com/headgate/headgate/broker/natsbroker"
 	"github.com/headgate/headgate/causal"
+	"github.com/headgate/headgate/contract"
 	"github.com/headgate/headgate/perimeter"
 	"github.com/headgate/headgate/quarantine"
 	"github.com/headgate/headgate/registry"
@@ -69,7 +70,7 @@ func nodeChild(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := reg.Register(ctx, "order.placed", []byte(orderSchema), "admin"); err != nil {
+	if _, err := reg.Register(ctx, "order.placed", contract.TypeJSON, []byte(orderSchema), "admin"); err != nil {
 		return err
 	}
 	q, err := quarantine.Open(ctx, quarantine.Config{Store: st})

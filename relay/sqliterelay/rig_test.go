@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/broker"
 	"github.com/headgate/headgate/broker/membroker"
 	"github.com/headgate/headgate/causal"
+	"github.com/headgate/headgate/contract"
 	"github.com/headgate/headgate/perimeter"
 	"github.com/headgate/headgate/quarantine"
 	"github.com/headgate/headgate/registry"
@@ -94,10 +95,10 @@ func rigOver(t testing.TB, path string) *rig {
 	must(t, err)
 	reg, err := registry.Open(ctx, registry.Config{Store: r.store})
 	must(t, err)
-	_, err = reg.Register(ctx, "order.placed", []byte(orderSchema), "admin")
+	_, err = reg.Register(ctx, "order.placed", contract.TypeJSON, []byte(orderSchema), "admin")
 	must(t, err)
 	for _, subject := range []string{"orders.inserted", "orders.updated", "orders.deleted"} {
-		_, err = reg.Register(ctx, subject, []byte(`{"type":"object"}`), "admin")
+		_, err = reg.Register(ctx, subject, contract.TypeJSON, []byte(`{"type":"object"}`), "admin")
 		must(t, err)
 	}
 	r.quarantine, err = quarantine.Open(ctx, quarantine.Config{Store: r.store})

@@ -33,7 +33,7 @@ func (n *Node) openOutbox(_ context.Context, opts Options) error {
 		}
 		r, err := relay.New(relay.Config{
 			Name: o.Name, Source: src, Admit: n.Perimeter, Keep: n.Quarantine, Principal: n.writer(o), KeyOf: n.keyOf, Log: n.log,
-			Broker: n.Broker, Streams: n.streams(),
+			Broker: n.Broker, Streams: n.streams(), Done: relayed(o.Name, n.observer(opts)),
 		})
 		if err != nil {
 			return err

@@ -210,8 +210,6 @@ func (s Spec) compile() (*plan, []string) {
 		var err error
 		if p.leaseOf, err = condition.CompileTemplate(s.Lease); err != nil {
 			say("lease: %s", errText(err))
-		} else if fault := resource.TemplateFault(p.leaseOf); fault != "" {
-			say("lease: %s", fault)
 		}
 		if time.Duration(s.Claim)+leaseSlack > lease.MaxTTL {
 			say("claim: %s, with a lease at most %s", s.Claim, lease.MaxTTL-leaseSlack)
@@ -251,8 +249,21 @@ func (s Spec) compile() (*plan, []string) {
 // invalid_argument, as far as it can be told without a node: neither the
 // principal nor the streams are looked up.
 func (s Spec) Validate() error {
-	if _, bad := s.compile(); len(bad) > 0 {
+	p, bad := s.compile()
+	if bad = append(bad, p.useless()...); len(bad) > 0 {
 		return headgate.NewError(headgate.CodeInvalidArgument, "%s", strings.Join(bad, "; "))
+	}
+	return nil
+}
+
+// useless tells what is of no use, though it can be run: it is refused where it
+// is written, and no reason not to start with what is stored.
+func (p *plan) useless() []string {
+	if p.leaseOf == nil {
+		return nil
+	}
+	if fault := resource.TemplateFault(p.leaseOf); fault != "" {
+		return []string{"lease: " + fault}
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ function ask(name, group, fn) {
   }
 }
 
-for (const file of fs.readdirSync(dir).sort()) {
+for (const file of fs.readdirSync(dir).filter((f) => f.endsWith(".json")).sort()) {
   if (/\.(schema|test)\.json$/.test(file)) continue;
   const full = path.join(dir, file);
   const [group] = JSON.parse(fs.readFileSync(full, 'utf8'));

@@ -84,7 +84,7 @@ func active(database string) (bool, error) {
 	if err != nil {
 		return false, sqlError("looking for the database", err)
 	}
-	f, err := os.OpenFile(path+LockSuffix, os.O_RDWR, 0)
+	f, err := os.Open(path + LockSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

@@ -179,7 +179,7 @@ func (x *session) lead(ctx context.Context) error {
 // name then.
 func (x *session) tryLock() (bool, error) {
 	name := x.path + LockSuffix
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return false, err
 	}

@@ -374,7 +374,7 @@ func (s sink) Admit(_ context.Context, sub perimeter.Submission) []perimeter.Res
 func TestTrap11BacklogInFlatMemory(t *testing.T) {
 	rows := 20_000
 	if os.Getenv("HEADGATE_CAMPAIGN") == "1" {
-		rows = 1_000_000
+		rows = 200_000
 	}
 	r := newRig(t)
 	run(t, r.db, fmt.Sprintf(`INSERT INTO headgate_outbox_rows (id, type, key, data)

@@ -66,8 +66,6 @@ type pipelined struct {
 	err error  // why it was refused
 }
 
-var _ pgx.Tx = (*pipelined)(nil)
-
 // begin begins the transaction if need be. When it is refused tx is a
 // transaction that is closed, whose methods say so.
 func (p *pipelined) begin(ctx context.Context) error {

@@ -40,11 +40,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/lease"
-	"github.com/headgate/headgate/lease/fence"
 )
 
 // Dialect is how a database writes SQL.
@@ -123,6 +121,12 @@ func (t Table) Create(ctx context.Context, db *sql.DB) error {
 // under its eyes.
 const checkTries = 4
 
+// What a fence is made of, as its token has it.
+const (
+	maxEpoch  = 1<<53 - 1
+	nonceSize = 16
+)
+
 // Check passes when no higher epoch has written, and keeps it so until the
 // transaction ends. Errors: fence_invalid, stale_fence, fence_conflict, and
 // the database's.
@@ -132,8 +136,8 @@ func (t Table) Check(ctx context.Context, tx *sql.Tx, f lease.Fence) error {
 		return err
 	}
 	// What is of no grant must not raise the epoch: nobody could ever pass it.
-	if err := (fence.Fence{Resource: f.Resource, Epoch: f.Epoch, Nonce: f.Nonce}).Check(time.Time{}); err != nil {
-		return err
+	if !headgate.ValidResource(f.Resource) || f.Epoch <= 0 || f.Epoch > maxEpoch || len(f.Nonce) != nonceSize {
+		return headgate.NewError(headgate.CodeFenceInvalid, "the fence has no valid resource, epoch or nonce")
 	}
 	if t.Dialect == SQLite {
 		// A write that changes nothing makes this the writer, before it reads.

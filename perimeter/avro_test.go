@@ -2,6 +2,7 @@ package perimeter_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"testing"
 
 	"github.com/headgate/headgate"
@@ -59,4 +60,24 @@ func TestFramedJSON(t *testing.T) {
 		t.Errorf("data %q and %q", res[0].Event.Data, res[4].Event.Data)
 	}
 	g.checkStored()
+}
+
+// The template of a fence reads Avro, framed or not; what it cannot read is
+// told as what it is, a payload against its contract.
+func TestFencesReadAvro(t *testing.T) {
+	g := openFenced(t)
+	one := g.lease("ticket/1")
+	ticket := func(id, data string) *headgate.Event {
+		e := avroEvent(id, data)
+		e.Type = "ticket.avro"
+		return e
+	}
+	res := g.publish(t.Context(), []string{one.Token}, ticket("a", "\x02"), ticket("b", "\x00\x00\x00\x00\x01\x02"), ticket("c", "\x04"), ticket("d", ""))
+	wantCodes(t, res, "ok", "ok", "fence_foreign@fence", "contract_violation@contract")
+	if string(res[1].Event.Data) != "\x02" || res[1].Event.Header.Fence != fmt.Sprintf("ticket/1@%d", one.Epoch) {
+		t.Errorf("%q, %+v", res[1].Event.Data, res[1].Event.Header)
+	}
+	if rec := g.record(res[2].QID); string(rec.Body) != "\x04" {
+		t.Errorf("recorded %q", rec.Body)
+	}
 }

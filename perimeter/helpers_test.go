@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -35,7 +36,8 @@ var schemas = map[string]string{
 	"other.contract": `{"type":"string"}`,
 	"note.mended": `{"type":"object","x-headgate-repair":"apply-lossless","properties":{"sub_path":{"type":"string"},"n":{"type":"integer"}},
 		"required":["sub_path"],"additionalProperties":false}`,
-	"note.avro": `{"type":"record","name":"N","fields":[{"name":"key","type":"string"},{"name":"n","type":"int"}]}`,
+	"ticket.avro": `{"type":"record","name":"T","fields":[{"name":"n","type":"int"}]}`,
+	"note.avro":   `{"type":"record","name":"N","fields":[{"name":"key","type":"string"},{"name":"n","type":"int"}]}`,
 }
 
 // contracts is a set of compiled contracts.
@@ -55,7 +57,7 @@ func (c contracts) Named(_ context.Context, subject string, f contract.Frame) (*
 func compile(t testing.TB, subject, schema string) *contract.Contract {
 	t.Helper()
 	opts := &contract.CompileOpts{}
-	if subject == "note.avro" {
+	if strings.HasSuffix(subject, ".avro") {
 		opts.Type = contract.TypeAvro
 	}
 	c, _, err := contract.Compile(subject, 1, []byte(schema), opts)
@@ -114,6 +116,7 @@ func open(t testing.TB, s setup) *gate {
 		append(s.types,
 			topology.Type{Pattern: "note.keyed", Key: "data.key"},
 			topology.Type{Pattern: "note.avro", Key: "data.key"},
+			topology.Type{Pattern: "ticket.avro", Fence: "ticket/{data.n}"},
 			topology.Type{Pattern: "note.brief", Expire: time.Hour, PayloadMax: 100},
 			topology.Type{Pattern: "note.timer", Origins: []headgate.Origin{headgate.OriginTimer}},
 		), topology.Defaults{Gas: 40})

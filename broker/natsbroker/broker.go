@@ -25,6 +25,7 @@ type Broker struct {
 	serial   atomic.Uint64
 	fetchers chan *fetcher // idle ones
 	damaged  atomic.Uint64
+	decoded  decodedFrames
 
 	// life ends when waiting for outcomes no longer makes sense: when Close
 	// ran out of time, and at its end.

@@ -133,7 +133,11 @@ func (r *reader) step(ctx context.Context) error {
 		return r.await(ctx, changed)
 	}
 	if bytes := r.p.cachedFrame(r.seq); bytes != nil {
-		return r.take(ctx, message{r.seq, bytes})
+		m := message{r.seq, bytes}
+		if f := r.p.b.decoded.of(r.p, m); f != nil && f.base == r.next {
+			return r.takeDecoded(ctx, m.seq, f)
+		}
+		return r.take(ctx, m)
 	}
 	return r.fetch(ctx, end)
 }

@@ -5,10 +5,13 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/ncruces/go-sqlite3/driver"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/pgtest"
 	"github.com/headgate/headgate/lease"
+	"github.com/headgate/headgate/lease/fencepg"
 	"github.com/headgate/headgate/lease/fencesqlite"
 	"github.com/headgate/headgate/lease/fencetable"
 	"github.com/headgate/headgate/node"
@@ -37,18 +40,62 @@ func TestSealTargets(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer done()
-		old := lease.Fence{Resource: "ticket/1", Epoch: 5, Nonce: make([]byte, 16)}
-		fresh := lease.Fence{Resource: "ticket/1", Epoch: 6, Nonce: []byte("0123456789abcdef")}
-		for _, f := range []lease.Fence{old, fresh, fresh} {
-			if err := seal(t.Context(), f); err != nil {
-				t.Errorf("table %q: %s: %v", table, f.String(), err)
-			}
-		}
-		if err := seal(t.Context(), old); headgate.CodeOf(err) != headgate.CodeStaleFence {
-			t.Errorf("table %q: an older grant: %v", table, err)
-		}
+		sealTwice(t, seal)
 	}
 	if _, err := os.Stat(file + "-journal"); err == nil {
 		t.Error("a journal is left behind")
+	}
+}
+
+// TestSealPostgresTargets: the same on PostgreSQL, by functions and by table.
+func TestSealPostgresTargets(t *testing.T) {
+	url := pgtest.URL(t)
+	functions := pgtest.Schema(t, url, t.TempDir())
+	table := pgtest.Schema(t, url, t.TempDir()) // a name that nobody else has
+	t.Cleanup(func() {
+		pgtest.Exec(t, url, `DROP SCHEMA IF EXISTS "`+functions+`_fence" CASCADE; DROP TABLE IF EXISTS "`+table+`"`)
+	})
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fencepg.Install(t.Context(), conn, fencepg.Config{Schema: functions}); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Exec(t, url, `CREATE TABLE "`+table+`" (resource TEXT PRIMARY KEY, epoch BIGINT NOT NULL, nonce BYTEA NOT NULL, UNIQUE (resource, epoch))`)
+	for _, o := range []node.SealOptions{{URL: url, Schema: functions}, {URL: url, Table: table}} {
+		seal, done, err := sealPostgres(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		sealTwice(t, seal)
+	}
+	seal, done, err := sealPostgres(node.SealOptions{URL: url, Schema: "nowhere"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	if err := seal(t.Context(), lease.Fence{Resource: "ticket/1", Epoch: 7, Nonce: make([]byte, 16)}); err == nil {
+		t.Error("a database without guards was sealed")
+	}
+}
+
+// sealTwice seals with a grant and a newer one, after which the older is
+// refused.
+func sealTwice(t *testing.T, seal lease.Seal) {
+	t.Helper()
+	old := lease.Fence{Resource: "ticket/1", Epoch: 5, Nonce: make([]byte, 16)}
+	fresh := lease.Fence{Resource: "ticket/1", Epoch: 6, Nonce: []byte("0123456789abcdef")}
+	for _, f := range []lease.Fence{old, fresh, fresh} {
+		if err := seal(t.Context(), f); err != nil {
+			t.Errorf("%s: %v", f.String(), err)
+		}
+	}
+	if err := seal(t.Context(), old); headgate.CodeOf(err) != headgate.CodeStaleFence {
+		t.Errorf("an older grant: %v", err)
 	}
 }

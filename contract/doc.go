@@ -55,6 +55,16 @@
 // that JSON does not have are the strings NaN, Infinity and -Infinity. What is
 // written reads back as the same datum.
 //
+// # Repair, lint and export
+//
+// [Contract.Report] adds to a verdict how the payload can be mended: a fixed
+// list of deterministic steps is tried on the bytes until the contract accepts
+// them, first the lossless ones alone. x-headgate-aliases, x-headgate-sensitive
+// and, at the root, x-headgate-repair are read from the schema; they change
+// nothing about what is valid. [Lint] says what is weak in a schema;
+// [Contract.Strict] rewrites it for decoders of constrained output and says
+// what that loses. Avro contracts have none of these.
+//
 // # Invariants
 //
 //  1. A payload is valid exactly when the schema library, with our formats
@@ -69,8 +79,10 @@
 //  5. What the fast engine accepts, the general engine accepts; what it refuses
 //     is decided by the general engine. Acceptance by the fast engine costs no
 //     allocation, but for the format regex and unique arrays of containers.
-//  6. A report echoes nothing of a payload but clipped names and samples,
-//     escaped.
+//  6. A report echoes nothing of a payload but clipped names and samples, and in
+//     patches names and values of bounded length, escaped; of what the contract
+//     marks as sensitive, nothing.
+//  7. What is proposed passes the contract once it is applied.
 //
 // # Failure
 //

@@ -424,7 +424,7 @@ func damageText(rng *rand.Rand, text []byte) []byte {
 func TestProposalsAlwaysValidate(t *testing.T) {
 	rounds := 4
 	if os.Getenv("HEADGATE_CAMPAIGN") == "1" {
-		rounds = 400
+		rounds = 60
 	}
 	if raceEnabled {
 		rounds = 1
@@ -479,7 +479,7 @@ func TestProposalsAlwaysValidate(t *testing.T) {
 	}
 	defs := definitionsOf(t, document)
 	for i, w := range deliveries {
-		if i%8 != 0 && rounds < 100 {
+		if i%8 != 0 && rounds < 50 {
 			continue
 		}
 		bundle, err := src.bundle(w.pointer(defs))

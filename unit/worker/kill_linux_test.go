@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 }
 
 // points are the named points at which a worker kills itself.
-var points = []string{"begin", "received", "written", "commit", "committed", "handled"}
+var points = []string{"begin", "received", "written", "commit", "committed", "handled", "claimed", "done"}
 
 // at kills this process at the point that its environment names (POINT:N: when
 // it comes there for the nth time).
@@ -123,6 +123,19 @@ func work[T any](ctx context.Context, node *client.Client, db watched[T], mainta
 			return exec(tx, `UPDATE totals SET n = n + 1`)
 		})
 		db.at("handled")
+		if err != nil {
+			return err
+		}
+		tool := d.Delivery
+		tool.Consumer = "tool"
+		_, err = unit.Once(ctx, db, tool, unit.Effect[T]{TTL: time.Second, Do: func(ctx context.Context, key string) ([]byte, error) {
+			db.at("claimed")
+			err := db.DB.Begin(ctx, unit.Opening{}, func(tx T) error {
+				return exec(tx, `INSERT INTO calls (id, tool_key) VALUES ('`+d.Event.ID+`', '`+key+`')`)
+			})
+			db.at("done")
+			return []byte("receipt of " + d.Event.ID), err
+		}})
 		return err
 	})
 }
@@ -144,7 +157,7 @@ type killing struct {
 	query  func(sql string) [][]string
 }
 
-const tables = `CREATE TABLE effects (id text NOT NULL); CREATE TABLE totals (n integer NOT NULL); INSERT INTO totals VALUES (0)`
+const tables = `CREATE TABLE effects (id text NOT NULL); CREATE TABLE calls (id text NOT NULL, tool_key text NOT NULL); CREATE TABLE totals (n integer NOT NULL); INSERT INTO totals VALUES (0)`
 
 func startKilling(t *testing.T, kind string, broken bool, seed uint64) *killing {
 	t.Helper()
@@ -302,6 +315,27 @@ func (h *killing) drain() (lost, twice, total int) {
 	return lost, twice, total
 }
 
+// tools checks the effects outside: each was done, always under one key of its
+// own, and is recorded.
+func (h *killing) tools() {
+	h.t.Helper()
+	calls := h.query(`SELECT count(DISTINCT id), count(DISTINCT tool_key) FROM calls`)[0]
+	pairs := h.query(`SELECT count(*), count(*) FROM (SELECT DISTINCT id, tool_key FROM calls) x`)[0][0]
+	repeated := h.query(`SELECT count(*) - count(DISTINCT id), 0 FROM calls`)[0][0]
+	table, receipt := "headgate_inbox.rows", `'receipt of ' || id = convert_from(result, 'UTF8')`
+	if h.server == nil {
+		table, receipt = "headgate_inbox", `'receipt of ' || id = CAST(result AS text)`
+	}
+	recorded := h.query(`SELECT count(*), 0 FROM ` + table + ` WHERE consumer = 'tool' AND expires IS NULL AND ` + receipt)[0][0]
+	h.t.Logf("effects outside: %s of %d done, %s of them again, under %s keys, %s recorded", calls[0], h.events, repeated, calls[1], recorded)
+	for _, n := range []string{calls[0], calls[1], pairs, recorded} {
+		if n != strconv.Itoa(h.events) {
+			h.t.Errorf("of %d effects outside %s are done, under %s keys, in %s pairs; %s are recorded", h.events, calls[0], calls[1], pairs, recorded)
+			break
+		}
+	}
+}
+
 // A worker that is killed at any moment loses no effect and has none twice.
 func TestKilledWorkerHasEachEffectOnce(t *testing.T) {
 	kills, seed := 18, uint64(20261130)
@@ -323,6 +357,7 @@ func TestKilledWorkerHasEachEffectOnce(t *testing.T) {
 			}
 			lost, twice, total := h.drain()
 			t.Logf("%d events, kills %v: %d lost, %d twice", h.events, h.kills, lost, twice)
+			h.tools()
 			if lost+twice > 0 || total != h.events {
 				t.Errorf("of %d events %d are lost, %d had their effect twice, the total is %d", h.events, lost, twice, total)
 			}

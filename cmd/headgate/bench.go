@@ -29,6 +29,7 @@ func (a *app) benchCommand() *cobra.Command {
 			return report.Write(a.out)
 		},
 	}
+	cmd.AddCommand(a.benchLoadCommand(), a.benchSinkCommand())
 	cmd.Flags().BoolVar(&cfg.Short, "short", false, "measure briefly, to see that it works")
 	cmd.Flags().StringVar(&cfg.Profile, "profile", "", "folder for CPU and allocation profiles of each measurement")
 	cmd.Flags().StringSliceVar(&cfg.Only, "only", nil, "ids to measure, such as single-64")

@@ -21,6 +21,8 @@ func nextCommands() map[string]string {
 		"contract ls":         "headgate contract show SUBJECT",
 		"contract rm":         "headgate contract show NAME",
 		"contract show":       "headgate contract check NAME PAYLOAD",
+		"bench load":          "headgate bench sink",
+		"bench sink":          "headgate bench load --database URL",
 		"demo poison":         "headgate dev",
 		"demo storm":          "headgate demo poison",
 		"dev":                 "headgate dev",

@@ -62,7 +62,7 @@ func (d *DB) Begin(ctx context.Context, o unit.Opening, fn func(*sql.Conn) error
 	if o.Fence != nil {
 		err = d.fences().Tx(ctx, d.SQL, *o.Fence, inner)
 	} else {
-		err = d.write(ctx, inner)
+		err = d.write(ctx, o.Cause, inner)
 	}
 	if err == nil && d.Committed != nil {
 		d.Committed()
@@ -73,14 +73,11 @@ func (d *DB) Begin(ctx context.Context, o unit.Opening, fn func(*sql.Conn) error
 // caused runs fn with the cause set, which must be unset before the commit. A
 // database without an outbox has nothing that a cause could be for.
 func caused(ctx context.Context, conn *sql.Conn, token string, fn func(*sql.Conn) error) error {
-	if token == "" {
-		return fn(conn)
-	}
-	var outboxes int
-	if err := conn.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'headgate_cause'`).Scan(&outboxes); err != nil {
+	emits, err := hasOutbox(ctx, conn, token)
+	if err != nil {
 		return err
 	}
-	if outboxes == 0 {
+	if !emits {
 		return fn(conn)
 	}
 	out := outboxsqlite.Tx(conn)
@@ -93,19 +90,32 @@ func caused(ctx context.Context, conn *sql.Conn, token string, fn func(*sql.Conn
 	return out.SetCause(ctx, "")
 }
 
+// hasOutbox reports whether there is a cause, and an outbox that it is for.
+func hasOutbox(ctx context.Context, conn *sql.Conn, token string) (emits bool, err error) {
+	if token == "" {
+		return false, nil
+	}
+	err = conn.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'headgate_cause'`).Scan(&emits)
+	return emits, err
+}
+
 // write runs fn between BEGIN IMMEDIATE and COMMIT on one connection, with
-// foreign keys on, which the cause of an outbox rests on.
-func (d *DB) write(ctx context.Context, fn func(*sql.Conn) error) error {
+// foreign keys on where a cause will rest on them.
+func (d *DB) write(ctx context.Context, cause string, fn func(*sql.Conn) error) error {
 	conn, err := d.SQL.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
+	emits, err := hasOutbox(ctx, conn, cause)
+	if err != nil {
+		return err
+	}
 	var enforced bool
 	if err := conn.QueryRowContext(ctx, "PRAGMA foreign_keys").Scan(&enforced); err != nil {
 		return err
 	}
-	if !enforced {
+	if emits && !enforced {
 		if _, err := conn.ExecContext(ctx, "PRAGMA foreign_keys = ON"); err != nil {
 			return err
 		}

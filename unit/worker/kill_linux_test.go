@@ -284,7 +284,7 @@ func (h *killing) drain() (lost, twice, total int) {
 	cmd := h.start("")
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(60 * time.Second); ; <-tick.C {
+	for deadline := time.Now().Add(2 * time.Minute); ; <-tick.C {
 		balances, err := h.node.Router.Conservation(h.t.Context())
 		must(h.t, err)
 		if b := balances[0]; b.Lag == 0 && b.Accepted == uint64(h.events) {

@@ -73,7 +73,6 @@ type avroField struct {
 // avroProgram is a compiled Avro schema.
 type avroProgram struct {
 	root        *avroNode
-	nodes       int
 	canonical   []byte
 	fingerprint uint64
 	text        []byte // the schema with everything that it refers to

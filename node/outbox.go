@@ -79,7 +79,11 @@ func (n *Node) keyOf(e *headgate.Event) string {
 	if t.KeyOf == nil {
 		return ""
 	}
-	key, err := t.KeyOf.Eval(e)
+	subject := t.Contract
+	if subject == "" {
+		subject = e.Type
+	}
+	key, err := t.KeyOf.Eval(n.Registry.Submitted(context.Background(), subject, e))
 	if err != nil {
 		return "" // the perimeter refuses it
 	}

@@ -81,6 +81,29 @@ func (r *Registry) JSON(ctx context.Context, e *headgate.Event) ([]byte, error) 
 	return c.AvroToJSON(e.Data)
 }
 
+// Submitted returns an event that was not admitted yet with data in Avro turned
+// to JSON, by the contract of a subject or the version that the data's frame
+// names; as it is if it is not Avro, or the perimeter would refuse it.
+func (r *Registry) Submitted(ctx context.Context, subject string, e *headgate.Event) *headgate.Event {
+	if !headgate.IsAvro(e.DataContentType) {
+		return e
+	}
+	c := r.Lookup(subject)
+	if c == nil {
+		return e
+	}
+	j, err := c.Judge(e.DataContentType, e.Data, func(f contract.Frame) (*contract.Contract, error) { return r.Named(ctx, subject, f) })
+	if err != nil || j.Verdict != nil {
+		return e
+	}
+	view := *e
+	view.DataContentType = headgate.MediaTypeJSON
+	if view.Data, err = j.Contract.AvroToJSON(j.Data); err != nil {
+		return e
+	}
+	return &view
+}
+
 // writtenWith returns the version that an event's data passed.
 func (r *Registry) writtenWith(ctx context.Context, e *headgate.Event) (*contract.Contract, error) {
 	ref := headgate.ParseContractRef(e.DataSchema)

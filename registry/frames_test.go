@@ -229,6 +229,27 @@ func TestViews(t *testing.T) {
 	}
 }
 
+// TestSubmitted: events on their way to the gate are read as the gate will.
+func TestSubmitted(t *testing.T) {
+	r := open(t, openStore(t))
+	registerAvro(t, r, "a", avroA)
+	registerAvro(t, r, "a", avroB)
+	framed := "\x00\x00\x00\x00" + string(rune(idOf(t, r, "a", 1))) + "\x02x"
+	for _, c := range []struct{ subject, media, data, want string }{
+		{"a", "avro/binary", "\x02x\x00", `{"a":"x","b":null}`},
+		{"a", "avro/binary", framed, `{"a":"x"}`},
+		{"a", "avro/binary", "\x02x", "\x02x"}, // of the older version, and without a frame
+		{"nobody", "avro/binary", "\x02x\x00", "\x02x\x00"},
+		{"a", "", `{"a":"x"}`, `{"a":"x"}`},
+	} {
+		e := &headgate.Event{Type: c.subject, DataContentType: c.media, Data: []byte(c.data)}
+		got := r.Submitted(t.Context(), c.subject, e)
+		if string(got.Data) != c.want || string(e.Data) != c.data || (got != e) != (c.want != c.data) {
+			t.Errorf("%s %q: %q, want %q", c.subject, c.data, got.Data, c.want)
+		}
+	}
+}
+
 // TestAvroOfBefore: versions that were registered when there was no engine for
 // them become contracts, and what is registered next goes on from there.
 func TestAvroOfBefore(t *testing.T) {

@@ -60,26 +60,26 @@ func Fetch(ctx context.Context, node Getter, types []string, subjects map[string
 		if err != nil {
 			return nil, err
 		}
-		if err := c.add(t, subject, got.Version, got.Schema, closed); err != nil {
+		if err := c.add(t, subject, got.Version, contract.Type(got.Type), got.Schema, closed); err != nil {
 			return nil, err
 		}
 	}
 	return c, nil
 }
 
-// Compile compiles the schema of each type.
+// Compile compiles the JSON Schema of each type.
 func Compile(schemas map[string][]byte, closed bool) (*Contracts, error) {
 	c := &Contracts{byType: make(map[string]*contract.Contract, len(schemas))}
 	for t, schema := range schemas {
-		if err := c.add(t, t, 1, schema, closed); err != nil {
+		if err := c.add(t, t, 1, contract.TypeJSON, schema, closed); err != nil {
 			return nil, err
 		}
 	}
 	return c, nil
 }
 
-func (c *Contracts) add(eventType, subject string, version int, schema []byte, closed bool) error {
-	compiled, _, err := contract.Compile(subject, version, schema, &contract.CompileOpts{Policy: contract.Policy{CloseObjects: closed}})
+func (c *Contracts) add(eventType, subject string, version int, kind contract.Type, schema []byte, closed bool) error {
+	compiled, _, err := contract.Compile(subject, version, schema, &contract.CompileOpts{Type: kind, Policy: contract.Policy{CloseObjects: closed}})
 	if err != nil {
 		return err
 	}
@@ -97,8 +97,9 @@ func (c *Contracts) Check(e *headgate.Event) error {
 	if len(e.Data) > limit {
 		return headgate.NewError(headgate.CodeTooLarge, "the payload has %d bytes; type %s allows %d", len(e.Data), e.Type, limit)
 	}
-	if !headgate.IsJSON(e.DataContentType) {
-		return headgate.NewError(headgate.CodeUnsupportedMediaType, "no contract engine reads this media type; send JSON in UTF-8")
+	isAvro := headgate.IsAvro(e.DataContentType)
+	if !isAvro && !headgate.IsJSON(e.DataContentType) {
+		return headgate.NewError(headgate.CodeUnsupportedMediaType, "no contract engine reads this media type; send JSON in UTF-8, or Avro as %s", headgate.MediaTypeAvro)
 	}
 	k := c.byType[e.Type]
 	if k == nil {
@@ -110,13 +111,22 @@ func (c *Contracts) Check(e *headgate.Event) error {
 		return headgate.NewError(headgate.CodeContractUnknown, "there is no contract for type %s here", e.Type)
 	}
 	payload := e.Data
-	if payload == nil {
+	if payload == nil && !isAvro {
 		payload = []byte("null")
 	}
-	v := k.Check(payload)
-	if v == nil || v.Valid {
-		return nil
+	// A frame names a version by what the registry knows, which is not here: in
+	// the outbox, Avro is bare.
+	j, err := k.Judge(e.DataContentType, payload, func(contract.Frame) (*contract.Contract, error) { return nil, nil })
+	if err != nil {
+		return err
 	}
+	if v := j.Verdict; v != nil && !v.Valid {
+		return broken(v)
+	}
+	return nil
+}
+
+func broken(v *headgate.Verdict) error {
 	err := headgate.NewError(headgate.CodeContractViolation, "the payload breaks %s", v.Contract)
 	err.Verdict = v
 	return err

@@ -107,6 +107,7 @@ func Run(ctx context.Context, cfg Config, version string) (*Report, error) {
 		{[]string{"start", "memory"}, r.stored},
 		{[]string{"leases"}, r.leases},
 		{[]string{"outbox-cost", "outbox-latency", "outbox-drain", "outbox-idle"}, r.outbox},
+		{[]string{"outbox-sqlite-latency", "outbox-sqlite-drain"}, r.outboxSQLite},
 	} {
 		if len(cfg.Only) > 0 && !slices.ContainsFunc(m.ids, func(id string) bool { return slices.Contains(cfg.Only, id) }) {
 			continue

@@ -47,6 +47,8 @@ type session struct {
 	last   place // read
 	seen   int64 // data_version
 	dirty  bool  // there may be rows behind last
+	shown  int64 // data_version of the snapshot that was read last
+	synced int64 // the one up to which the log is on the disk
 	looked time.Time
 	wal    *os.File
 
@@ -200,6 +202,9 @@ func (x *session) readRows(ctx context.Context) (rows []read, err error) {
 	case epoch != x.epoch:
 		return nil, errSuperseded
 	}
+	if err := x.version.QueryRowContext(ctx).Scan(&x.shown); err != nil {
+		return nil, sqlError("asking for commits", err)
+	}
 	return x.behind(ctx)
 }
 
@@ -237,6 +242,17 @@ func (x *session) syncLog() error {
 	if x.cfg.unsynced {
 		return nil
 	}
+	if x.wal != nil && x.shown == x.synced {
+		return nil // nobody committed since, as while a backlog is read
+	}
+	if err := x.syncFile(); err != nil {
+		return err
+	}
+	x.synced = x.shown
+	return nil
+}
+
+func (x *session) syncFile() error {
 	if x.wal != nil {
 		return x.wal.Sync()
 	}

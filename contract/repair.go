@@ -70,10 +70,13 @@ const (
 type repairer struct {
 	c    *Contract
 	work int // left for checks
+	// known is what is wrong with the texts that were looked at: the levels begin
+	// with the same one, and often come to the same.
+	known map[string]*diagnosis
 }
 
 func newRepairer(c *Contract, payload []byte) *repairer {
-	return &repairer{c: c, work: repairWorkBase + repairWorkPerByte*len(payload)}
+	return &repairer{c: c, work: repairWorkBase + repairWorkPerByte*len(payload), known: map[string]*diagnosis{}}
 }
 
 // draft is a payload on its way to be mended.
@@ -122,6 +125,15 @@ func (r *repairer) mend(payload []byte, level repairLevel) *draft {
 // diagnose lists the faults of a text; nil when it has more than can be mended
 // or when the work is used up.
 func (r *repairer) diagnose(text []byte) *diagnosis {
+	g, done := r.known[string(text)]
+	if !done {
+		g = r.examine(text)
+		r.known[string(text)] = g
+	}
+	return g
+}
+
+func (r *repairer) examine(text []byte) *diagnosis {
 	lim := r.c.policy.limits()
 	if jsontext.Check(text, lim) != nil {
 		return nil

@@ -24,15 +24,15 @@ const orderAvro = `{"type":"record","name":"Order","namespace":"shop","fields":[
 // avroOrder is what the library decodes the event into; it has no check that
 // does not decode.
 type avroOrder struct {
-	OrderID    string    `avro:"order_id"`
-	CustomerID string    `avro:"customer_id"`
-	Status     string    `avro:"status"`
-	Currency   string    `avro:"currency"`
-	PlacedAt   time.Time `avro:"placed_at"`
-	Total      float64   `avro:"total"`
-	Channel    string    `avro:"channel"`
-	Version    int       `avro:"version"`
-	Note       *string   `avro:"note"`
+	OrderID    string     `avro:"order_id"`
+	CustomerID string     `avro:"customer_id"`
+	Status     string     `avro:"status"`
+	Currency   string     `avro:"currency"`
+	PlacedAt   time.Time  `avro:"placed_at"`
+	Total      float64    `avro:"total"`
+	Channel    string     `avro:"channel"`
+	Version    int        `avro:"version"`
+	Note       *string    `avro:"note"`
 	Items      []avroItem `avro:"items"`
 }
 

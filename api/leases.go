@@ -48,7 +48,7 @@ type Revoked struct {
 	Epoch     int64  `json:"epoch" doc:"Above the epoch that was revoked"`
 	EpochText string `json:"epoch_text"`
 	DrainedMS int64  `json:"drained_ms" doc:"How long the holder was waited for"`
-	Killed    bool   `json:"killed" doc:"The holder had not released"`
+	Killed    bool   `json:"killed" doc:"The holder had not released, whoever ended the lease"`
 }
 
 // Released is the answer to a release.

@@ -55,7 +55,7 @@ func (g *Gateway) addHolding() {
 	g.Handle(Route{
 		Method: http.MethodPost, Path: "/v1/leases/{resource}/revoke", ID: "revokeLease", Tag: leaseTag, Role: headgate.RoleOperator, Wait: true,
 		Summary:     "Take a lease from its holder",
-		Description: "The gate closes at once: no write and no renewal of the holder passes. The lease ends when the holder releases it, at the latest at the deadline. " + resourceNote,
+		Description: "The gate closes at once: no write and no renewal of the holder passes, but the settlement of a delivery under the lease, which releases it. The lease ends when the holder releases it, at the latest at the deadline. " + resourceNote,
 		Requests:    []Body{{Media: api.TypeJSON, Of: api.RevokeRequest{}, Doc: "May be left out"}},
 		Responses:   ok("Revoked", api.Revoked{}), Handle: g.revokeLease,
 	})

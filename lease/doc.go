@@ -32,16 +32,23 @@
 //     superseded lease back, and none that is being revoked.
 //  6. Several resources are granted together or not at all, so that no two
 //     calls can wait for each other.
-//  7. Waiting calls of one node are served in the order in which they came.
-//     Those of several nodes compete.
-//  8. A request id names one grant: repeating it while the lease lasts returns
-//     the same grant, and afterwards conflict, never another grant.
+//  7. Of the waiting calls of one node none overtakes another that could be
+//     served, and none keeps a free resource from others for long: see the
+//     type ticket. Those of several nodes compete.
+//  8. A request id names one request: repeating it while the lease lasts returns
+//     the same grant, and afterwards conflict, never another grant. Another
+//     request under it, for any of the same resources, is conflict, too.
+//  9. While its gate is closed a grant passes no guard and is not renewed. Its
+//     holder may finish: [Service.Finish] ends it with its last write.
+//  10. A request that names targets to seal is answered with a grant only when
+//     each of them knows of it.
 //
 // # Failure
 //
 // An *headgate.Error says what happened: lease_held (somebody has it; retry
 // after), lease_lost (yours was superseded; stop), lease_closing (being
 // revoked; finish and release), lease_expired (ran out, not superseded; renew),
+// seal_failed (a target could not be told; the leases were given back),
 // stale_fence (a write came too late), fence_conflict (another grant of the
 // same epoch), fence_invalid and fence_foreign (not a token, or not for you).
 // While the store is down nothing is granted or renewed and no guard passes.

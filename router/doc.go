@@ -48,6 +48,14 @@
 //  8. Memory is bounded: by Config.Buffer per partition for events, by 250,000
 //     exceptions per subscription, which stop its reading, loudly.
 //
+// # Leases
+//
+// Where a subscription asks for it, each delivery is worked on under a lease,
+// which lasts a little longer than the claim. Its settlement is guarded by it,
+// and ends it, in one transaction. When the lease is superseded on this node
+// the claim ends at once and the delivery goes back to its queue; that attempt
+// does not count.
+//
 // # Endings
 //
 // An event that reaches a matching subscription without a header was not

@@ -146,6 +146,7 @@ func cut(t *testing.T, standby *pgtest.Cluster) {
 // grant is refused by the promoted replica, the next one is above it, and a
 // database elsewhere takes the newest alone, all the way.
 func TestFailoverLosesAGrant(t *testing.T) {
+	t.Parallel() // it waits for servers most of the time
 	ctx := t.Context()
 	primary, standby := pair(t)
 	elsewhere, db := target(t), &fencepg.DB{}
@@ -186,6 +187,7 @@ func TestFailoverLosesAGrant(t *testing.T) {
 // data takes its own grants alone; a sealed database takes the newest of both,
 // in rising order, and never two.
 func TestTwoPrimaries(t *testing.T) {
+	t.Parallel() // it waits for servers most of the time
 	ctx := t.Context()
 	primary, standby := pair(t)
 	follows(t, primary, standby)

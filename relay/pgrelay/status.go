@@ -20,7 +20,8 @@ const (
 
 // encodeStatus writes a standby status update. A zero position would be taken
 // for "as far as was written" by careless encoders, so it is an error.
-func encodeStatus(written, flushed, applied pglogrepl.LSN, now time.Time) ([]byte, error) {
+// With ask the server answers at once.
+func encodeStatus(written, flushed, applied pglogrepl.LSN, now time.Time, ask bool) ([]byte, error) {
 	if written == 0 || flushed == 0 || applied == 0 {
 		return nil, errors.New("pgrelay: a status without a position would confirm what was only received")
 	}
@@ -30,6 +31,9 @@ func encodeStatus(written, flushed, applied pglogrepl.LSN, now time.Time) ([]byt
 	b = binary.BigEndian.AppendUint64(b, uint64(flushed))
 	b = binary.BigEndian.AppendUint64(b, uint64(applied))
 	b = binary.BigEndian.AppendUint64(b, uint64(now.UnixMicro()-pgEpoch))
+	if ask {
+		return append(b, 1), nil
+	}
 	return append(b, 0), nil
 }
 
@@ -63,7 +67,10 @@ func (x *session) statuses(ctx context.Context) error {
 
 func (x *session) sendStatus() error {
 	flush := pglogrepl.LSN(x.flush.Load())
-	b, err := encodeStatus(max(flush, pglogrepl.LSN(x.seen.Load())), flush, flush, x.cfg.Now())
+	// A server that decodes a large transaction says nothing by itself: its
+	// answer tells how far it has come.
+	ask := x.elapsed()-x.movedAt.Load() > int64(x.cfg.Beat)
+	b, err := encodeStatus(max(flush, pglogrepl.LSN(x.seen.Load())), flush, flush, x.cfg.Now(), ask)
 	if err != nil {
 		return err
 	}

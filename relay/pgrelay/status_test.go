@@ -11,11 +11,11 @@ import (
 func TestTrap04StatusWithoutPositionIsRefused(t *testing.T) {
 	at := time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC)
 	for _, c := range [][3]uint64{{0, 1, 1}, {1, 0, 1}, {1, 1, 0}, {0, 0, 0}} {
-		if b, err := encodeStatus(pglogrepl.LSN(c[0]), pglogrepl.LSN(c[1]), pglogrepl.LSN(c[2]), at); err == nil {
+		if b, err := encodeStatus(pglogrepl.LSN(c[0]), pglogrepl.LSN(c[1]), pglogrepl.LSN(c[2]), at, false); err == nil {
 			t.Errorf("%v became %x", c, b)
 		}
 	}
-	b, err := encodeStatus(3, 2, 1, at)
+	b, err := encodeStatus(3, 2, 1, at, false)
 	if err != nil {
 		t.Fatal(err)
 	}

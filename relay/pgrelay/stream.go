@@ -76,10 +76,11 @@ func (x *session) take(ctx context.Context, d *decoder, data []byte) error {
 		if err != nil {
 			return err
 		}
-		if uint64(k.ServerWALEnd) > x.seen.Load() {
-			x.seen.Store(uint64(k.ServerWALEnd))
+		if k.ServerWALEnd != d.told { // at first it lies before the slot's position
+			d.told = k.ServerWALEnd
 			x.moved()
 		}
+		x.seen.Store(max(x.seen.Load(), uint64(k.ServerWALEnd)))
 		if k.ReplyRequested {
 			x.tell()
 		}
@@ -136,6 +137,7 @@ type decoder struct {
 	relations map[uint32]*pglogrepl.RelationMessage
 	open      bool
 	committed time.Time
+	told      pglogrepl.LSN // by the last keepalive
 }
 
 func (d *decoder) decode(data []byte) (relay.Change, error) {

@@ -93,7 +93,11 @@ func (r *rig) until(what string, ok func() bool) {
 	r.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(60 * time.Second); !ok(); <-tick.C {
+	within := time.Minute
+	if campaign() {
+		within = 20 * time.Minute
+	}
+	for deadline := time.Now().Add(within); !ok(); <-tick.C {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("in vain: %s", what)
 		}
@@ -313,18 +317,22 @@ func TestTrap11LargeTransactionInFlatMemory(t *testing.T) {
 	must(t, err)
 	var done, worst atomic.Int64
 	admit := countOnly{}
+	src, err := pgrelay.New(pgrelay.Config{URL: r.db, Beat: 5 * time.Second, Log: r.log()})
+	must(t, err)
 	x := r.run(func(cfg *relay.Config) {
-		cfg.Admit = admit
+		cfg.Admit, cfg.Source = admit, src
 		cfg.Done = func(relay.Done) {
-			if done.Add(1)%5000 == 0 {
+			if done.Add(1)%20_000 == 0 {
 				var m runtime.MemStats
+				runtime.GC() // what is retained counts, not how busy the machine is
 				runtime.ReadMemStats(&m)
 				worst.Store(max(worst.Load(), int64(m.HeapAlloc)))
 			}
 		}
 	})
 	r.until("all rows are done", func() bool { return done.Load() == int64(rows) })
-	if w := worst.Load(); w > 150<<20 {
+	t.Logf("%d rows in one transaction; the heap had at most %d MiB", rows, worst.Load()>>20)
+	if w := worst.Load(); w > 64<<20 {
 		t.Errorf("the heap grew to %d MiB", w>>20)
 	}
 	x.stop()

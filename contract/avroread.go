@@ -31,7 +31,7 @@ type avroFault struct {
 
 // avroReadBase is the work that a check of JSON may take besides what its
 // length allows.
-const avroReadBase = 1 << 15
+const avroReadBase = 1 << 14
 
 // readJSON encodes a JSON text as a datum. It returns the datum, or else the
 // faults; with want false it stops at the first fault, and tells none.

@@ -92,7 +92,7 @@ const (
 	// for each byte: values without bytes (null, empty records) are the only
 	// ones that cost work and no bytes.
 	avroBudgetBase    = 1 << 14
-	avroBudgetPerByte = 16
+	avroBudgetPerByte = 4
 	// A record is laid out flat up to so many steps.
 	maxAvroSteps = 256
 )

@@ -40,6 +40,12 @@ func (t *rateTable) take(p *headgate.Principal, now time.Time) time.Duration {
 	return wait
 }
 
+// giveBack takes back one root that was counted at a time, which is not counted
+// then. No principal ever has more than its burst.
+func (t *rateTable) giveBack(p *headgate.Principal, at time.Time) {
+	t.limiter(p, at).ReserveN(at, -1)
+}
+
 func (t *rateTable) limiter(p *headgate.Principal, now time.Time) *rate.Limiter {
 	t.mu.Lock()
 	defer t.mu.Unlock()

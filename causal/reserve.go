@@ -39,6 +39,11 @@ type Reservation struct {
 	accounts   []*account
 	room       [2]*account // most events have one root
 	done       atomic.Bool
+
+	// Of a root: whose rate it was counted against.
+	rates *rateTable
+	by    *headgate.Principal
+	at    time.Time
 }
 
 // Commit charges the reservation: the event was stored, or may have been.
@@ -55,6 +60,18 @@ func (r *Reservation) Release() {
 	}
 	for _, d := range r.deliveries {
 		r.breadth.giveBack(d)
+	}
+}
+
+// Forgive returns it like Release, and takes a root off its principal's rate
+// too: for a refusal that says nothing about the sender.
+func (r *Reservation) Forgive() {
+	if r.done.Load() {
+		return
+	}
+	r.Release()
+	if r.rates != nil {
+		r.rates.giveBack(r.by, r.at)
 	}
 }
 
@@ -123,7 +140,7 @@ func (e *Engine) reserveRoot(r *Request) (*Reservation, error) {
 		TTL:     r.TTL,
 		Origin:  origin,
 		Lineage: lin.append(make([]byte, 0, 48)),
-	}}, nil
+	}, rates: e.rates, by: p, at: now}, nil
 }
 
 // allow refuses an origin class that the type does not take.

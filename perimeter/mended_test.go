@@ -2,6 +2,7 @@ package perimeter_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/perimeter"
@@ -120,5 +121,24 @@ func TestPrepareMends(t *testing.T) {
 	wantCodes(t, b.Results, "ok")
 	if got := string(b.Results[0].Event.Data); got != `{"sub_path":"a"}` || b.Results[0].Mended == "" {
 		t.Errorf("%s %q", got, b.Results[0].Mended)
+	}
+}
+
+// A type without a contract is no reason to be held up: the refusal does not
+// count against the rate of roots. Other refusals do.
+func TestUnknownContractsCostNoRate(t *testing.T) {
+	now := time.Now()
+	g := open(t, setup{now: func() time.Time { return now }})
+	slow := helpdesk()
+	slow.Roots = headgate.RootRight{Allowed: true, Rate: 1e-6, Burst: 2}
+	for range 20 {
+		wantCodes(t, g.admit(slow, event("note.unheard", "", `{}`)), "contract_unknown@contract")
+	}
+	for _, want := range []string{"ok", "contract_violation@contract", "rate_limited@cause"} {
+		data := `{"sub_path":"a"}`
+		if want != "ok" {
+			data = `{}`
+		}
+		wantCodes(t, g.admit(slow, event("note.mended", "", data)), want)
 	}
 }

@@ -23,7 +23,10 @@
 //     time: a row that has to wait holds the ones behind it.
 //  4. A row is never dropped: not for a full quarantine, not for a refusal, not
 //     for an unknown role. Its lane waits instead.
-//  5. Repeating a row repeats its id, so that the broker knows it again.
+//  5. Repeating a row repeats its id, so that the broker knows it again. What
+//     was committed before the session began, or was submitted without an
+//     answer, is looked for in the streams before it is submitted: the broker
+//     may have forgotten it, or another node may have stored it.
 //  6. A mark (heartbeat) is proven before any position behind it is confirmed.
 //  7. Memory is bounded by rows and bytes in flight, whatever the size of a
 //     transaction.
@@ -31,7 +34,9 @@
 // # Failure
 //
 // A session that fails is opened anew with backoff; what was not confirmed is
-// read again. A session whose epoch was superseded stops submitting and waits
+// read again. The lead is watched also while nothing can be read, because no
+// more may be in flight: that is when the source has to give up its log. A
+// session whose epoch was superseded stops submitting and waits
 // for the lead like any other relay. When the context ends the relay stops
 // reading, waits for what is in flight, confirms and closes; it needs no more
 // than [Config].Drain.

@@ -28,11 +28,16 @@
 //  4. The reader never waits for the broker to answer the server: statuses are
 //     written by another goroutine.
 //  5. A session that cannot renew its epoch submits nothing more.
+//  6. Nothing is decided by comparing clocks of two machines: leads are judged
+//     by the monotonic clock of whoever judges, and commits are told by the
+//     node's clock.
+//  7. Partitions are kept up on a connection of their own; no statement of the
+//     session waits for locks of the table but a repair.
 //
 // # Failure
 //
-// A lost connection, a superseded epoch or a heartbeat that does not come back
-// end the session; [relay.Relay] opens the next. When the log that the slot
+// A lost connection, a superseded epoch or a log that stands still while a
+// heartbeat is owed end the session; [relay.Relay] opens the next. When the log that the slot
 // holds back becomes a danger to the database ([Config.WALBudget], or the
 // server's own max_slot_wal_keep_size), the slot is advanced and the rows are
 // taken from the table when the broker is back.

@@ -72,3 +72,22 @@ func TestUnknownRoleIsKept(t *testing.T) {
 		t.Errorf("%d records are kept", n)
 	}
 }
+
+// A principal that writes faster than it may start roots is slowed down, not
+// refused.
+func TestRateOfRootsSlowsDown(t *testing.T) {
+	r := newRig(t, pgtest.URL(t))
+	orders := *r.who["headgate"]
+	orders.Roots = headgate.RootRight{Allowed: true, Rate: 40, Burst: 10}
+	r.who["headgate"] = &orders
+	x := r.run(nil)
+	r.emit(1, 50)
+	x.wait(t, 50)
+	r.verify(50)
+	if kept := r.kept(); len(kept) != 0 {
+		t.Errorf("%d rows were refused", len(kept))
+	}
+	if x.Status().Retried == 0 {
+		t.Error("the rate was not met")
+	}
+}

@@ -715,7 +715,7 @@ func TestTrap31DoctorNamesWhatIsWrong(t *testing.T) {
 	found, err := pgrelay.Doctor(context.Background(), r.db)
 	must(t, err)
 	text := fmt.Sprint(found)
-	for _, want := range []string{"publication headgate_outbox is missing", "slot " + slot + " is missing"} {
+	for _, want := range []string{"publication headgate_outbox is missing", "slot " + slot + " is missing", "max_slot_wal_keep_size is unlimited"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the doctor does not say %q: %s", want, text)
 		}

@@ -142,7 +142,7 @@ func seedsOf(t testing.TB, p avroPair) [][]byte {
 func TestAvroDifferential(t *testing.T) {
 	rounds := 2000
 	if os.Getenv("HEADGATE_CAMPAIGN") == "1" {
-		rounds = 400_000
+		rounds = 50_000
 	}
 	rng := rand.New(rand.NewPCG(4, 9))
 	total, accepted := 0, 0

@@ -158,10 +158,11 @@ func (p *partition) findTail(ctx context.Context, first, last, count uint64) (ta
 func (p *partition) advance(seq, next uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.next = max(p.next, next) // also of a sequence that a look at the server made visible first
 	if seq <= p.end {
 		return
 	}
-	p.end, p.next = seq, max(p.next, next)
+	p.end = seq
 	close(p.changed)
 	p.changed = make(chan struct{})
 }

@@ -234,7 +234,8 @@ func (b *Broker) Known(name, source, id string) (headgate.Position, bool) {
 	case <-b.life.Done():
 		return headgate.Position{}, false
 	}
+	d, now := digestOf(source, id), b.cfg.Now()
 	s.memory.mu.Lock()
 	defer s.memory.mu.Unlock()
-	return s.memory.get(digestOf(source, id), b.cfg.Now())
+	return s.memory.get(d, now)
 }

@@ -23,7 +23,7 @@ var violationCodes = []headgate.ViolationCode{
 	headgate.ViolationWrongType, headgate.ViolationBadFormat, headgate.ViolationBadPattern, headgate.ViolationNotInEnum,
 	headgate.ViolationNotConst, headgate.ViolationOutOfRange, headgate.ViolationNotMultiple, headgate.ViolationBadLength,
 	headgate.ViolationBadCount, headgate.ViolationNotUnique, headgate.ViolationNoBranch, headgate.ViolationManyBranches,
-	headgate.ViolationForbidden, headgate.ViolationDependency, headgate.ViolationTooComplex,
+	headgate.ViolationForbidden, headgate.ViolationDependency, headgate.ViolationBadFrame, headgate.ViolationTooComplex,
 }
 
 // checkReport holds a verdict to what every report promises.

@@ -27,7 +27,7 @@ func TestRandomFences(t *testing.T) {
 	want(t, "seal", new(fencepg.DB).Seal(ctx, connect(t, url), f), "")
 	n := 3000
 	if campaign() {
-		n = 300_000
+		n = 100_000
 	}
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 1))

@@ -46,7 +46,7 @@ type sub struct {
 	pulling  int       // calls that wait for deliveries
 	pulled   time.Time // when the last one ended, or the subscription started
 	draining bool      // no more dispatches
-	stopped  bool // no more operations
+	stopped  bool      // no more operations
 	parts    map[partID]*part
 	lanes    map[laneID]*lane
 	feeds    map[string]broker.Subscription

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 
 	"github.com/headgate/headgate"
 )
@@ -34,7 +36,7 @@ func (r *Refusal) AgentText() string {
 	for i := range faults[:min(len(faults), room)] {
 		v := &faults[i]
 		line := oneLine(v.Fix)
-		if at := oneLine(v.At); at != "" && !strings.Contains(line, at) {
+		if at := quoted(v.At); v.At != "" && !strings.Contains(line, at) {
 			line += " (at " + at + ")"
 		}
 		if got := strings.TrimSuffix(oneLine(v.Got), "."); got != "" && got != "absent" && !strings.Contains(line, got) {
@@ -98,7 +100,34 @@ func (r *Refusal) agentPatch() string {
 	if err != nil || len(text) > maxAgentPatch {
 		return ""
 	}
-	return "Apply this JSON Patch (RFC 6902) instead, after which the payload is valid: " + oneLine(string(text))
+	return "Apply this JSON Patch (RFC 6902) instead, after which the payload is valid: " + escaped(string(text))
+}
+
+// quoted clips a pointer, which holds names of the payload, and puts it in quotes.
+func quoted(s string) string {
+	const most = 200
+	if r := []rune(s); len(r) > most {
+		return strconv.Quote(string(r[:most])) + "…"
+	}
+	return strconv.Quote(s)
+}
+
+// escaped writes what is not to be seen in a JSON text as escapes, so that the
+// text still means the same.
+func escaped(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
 }
 
 // oneLine keeps a report line in its line, and free of what is not to be seen.

@@ -241,7 +241,7 @@ REVOKE ALL ON ALL TABLES IN SCHEMA headgate FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA headgate FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION headgate.emit(text, jsonb, text, text), headgate.set_cause(text), headgate.new_id(),
   headgate.emit_event(text, text, text, text, text, jsonb, bytea) TO headgate_writer;
-GRANT SELECT ON headgate.outbox, headgate.installation TO headgate_relay;
+GRANT SELECT ON headgate.outbox, headgate.outbox_rest, headgate.installation TO headgate_relay;
 GRANT SELECT, INSERT, UPDATE ON headgate.relay_state TO headgate_relay;
 GRANT EXECUTE ON FUNCTION headgate.maintain(interval) TO headgate_relay;
 

@@ -100,7 +100,7 @@ func parse(token string) (*parsed, *headgate.Error) {
 	}
 	rest, ok := strings.CutPrefix(token, tokenPrefix)
 	text, signature, dot := strings.Cut(rest, ".")
-	if !ok || !dot {
+	if !ok || !dot || strings.ContainsAny(token, "\r\n") { // line breaks, which the decoder passes over
 		return nil, notGenuine("it has not the form of one")
 	}
 	raw, err := encoding.DecodeString(text)

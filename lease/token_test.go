@@ -44,7 +44,8 @@ func TestTokensRoundTrip(t *testing.T) {
 	want(t, "another audience", err, headgate.CodeFenceForeign)
 }
 
-// TestEveryBitCounts: no token that differs in one bit passes.
+// TestEveryBitCounts: no token that differs in one bit, or has one character
+// more or less, passes.
 func TestEveryBitCounts(t *testing.T) {
 	f := sample()
 	token, err := sign(&f, testKey())
@@ -64,6 +65,13 @@ func TestEveryBitCounts(t *testing.T) {
 	for cut := range len(token) {
 		if _, err := v.Verify(token[:cut]); err == nil {
 			t.Errorf("the first %d bytes pass", cut)
+		}
+	}
+	for at := range len(token) + 1 {
+		for _, more := range []string{"\n", "\r", " ", "=", "."} {
+			if _, err := v.Verify(token[:at] + more + token[at:]); err == nil {
+				t.Errorf("%q at byte %d passes", more, at)
+			}
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -254,9 +255,11 @@ func TestSingleton(t *testing.T) {
 		k := &keeper{acquires: []error{headgate.NewError(headgate.CodeUnavailable, "down"), nil}}
 		ctx, stop := context.WithCancel(t.Context())
 		terms := 0
+		o := opts(30 * time.Second)
+		o.RequestID = "one acquisition"
 		done := make(chan error, 1)
 		go func() {
-			done <- hold.Singleton(ctx, k, "role", opts(30*time.Second), nil, func(ctx context.Context, _ *hold.Lease) error {
+			done <- hold.Singleton(ctx, k, "role", o, nil, func(ctx context.Context, _ *hold.Lease) error {
 				terms++
 				if terms == 1 {
 					k.set(headgate.NewError(headgate.CodeLeaseLost, "taken"), false)
@@ -273,6 +276,9 @@ func TestSingleton(t *testing.T) {
 		}
 		if terms != 2 || k.released != 2 {
 			t.Errorf("%d terms, %d releases", terms, k.released)
+		}
+		if slices.Contains(k.ids, o.RequestID) {
+			t.Error("the request id of one acquisition was sent for a role")
 		}
 	})
 }

@@ -14,12 +14,13 @@ const singletonWait = 30 * time.Second
 // Singleton runs a role that only one process of many may have, until ctx
 // ends: it waits for the lease, runs fn while it is held, and waits again when
 // it was lost. When fn returns while the lease is held, Singleton returns what
-// it returned. Log may be nil.
+// it returned. Log may be nil; the request id of o does not count.
 func Singleton(ctx context.Context, k Keeper, resource string, o *Opts, log *slog.Logger, fn func(context.Context, *Lease) error) error {
 	var opts Opts
 	if o != nil {
 		opts = *o
 	}
+	opts.RequestID = "" // it would name one acquisition, and a role has many
 	if opts.Wait == 0 {
 		opts.Wait = singletonWait
 	}

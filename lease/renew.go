@@ -39,6 +39,9 @@ func (s *Service) own(ctx context.Context, p *headgate.Principal, resource, toke
 
 // lost is how a superseded lease answers its holder.
 func lost(f *Fence, current int64) *headgate.Error {
+	if current == 0 { // the row was lost with a restored store
+		return headgate.NewError(headgate.CodeLeaseLost, "Epoch %d of %s is not the current one.", f.Epoch, f.Resource)
+	}
 	return headgate.NewError(headgate.CodeLeaseLost, "Epoch %d of %s was superseded by %d.", f.Epoch, f.Resource, current)
 }
 

@@ -93,7 +93,7 @@ func sealFault(err error) string {
 		return "it knows a newer grant of the resource than this node gives"
 	case code == headgate.CodeFenceConflict:
 		return "it knows another grant with the same epoch"
-	case errors.Is(err, context.DeadlineExceeded):
+	case code == headgate.CodeUnavailable, errors.Is(err, context.DeadlineExceeded):
 		return "it did not answer in time, or transactions under an older grant are in the way"
 	case headgate.AsError(err) != nil:
 		return string(code)

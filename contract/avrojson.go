@@ -110,8 +110,12 @@ func (w *avroToJSON) write(n *avroNode) {
 func (w *avroToJSON) writeBlocks(n *avroNode, begin, end byte) {
 	w.dst = append(w.dst, begin)
 	w.work = avroInfinite // it was counted when the datum was accepted
+	least := n.item.minBytes
+	if n.op == avroMap {
+		least++ // the length of the key
+	}
 	for first := true; ; {
-		count, _, _ := w.block(0)
+		count, _, _ := w.block(least)
 		if count == 0 {
 			break
 		}

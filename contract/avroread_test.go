@@ -2,6 +2,7 @@ package contract
 
 import (
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -55,6 +56,30 @@ func TestAvroJSONBothWays(t *testing.T) {
 		}
 		if again, err := c.AvroFromJSON(got); err != nil || string(again) != string(datum) {
 			t.Errorf("%s: %x came back as %x, %v", in, datum, again, err)
+		}
+	}
+}
+
+// TestAvroJSONLongBlocks: arrays and maps of more items than those without
+// bytes may be come back whole, and so does what stands behind them.
+func TestAvroJSONLongBlocks(t *testing.T) {
+	c := compileAvroText(t, `{"type":"record","name":"R","fields":[
+		{"name":"a","type":{"type":"array","items":"int"}},
+		{"name":"m","type":{"type":"map","values":"null"}},
+		{"name":"e","type":{"type":"enum","name":"E","symbols":["A","B"]}}]}`)
+	for _, n := range []int{maxAvroEmptyItems, maxAvroEmptyItems + 1, 20_000} {
+		items := strings.Repeat("7,", n)
+		var keys strings.Builder
+		for i := range n {
+			fmt.Fprintf(&keys, `"%d":null,`, i)
+		}
+		in := `{"a":[` + strings.TrimSuffix(items, ",") + `],"m":{` + strings.TrimSuffix(keys.String(), ",") + `},"e":"B"}`
+		datum, err := c.AvroFromJSON([]byte(in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.AvroToJSON(datum); err != nil || string(got) != in {
+			t.Errorf("%d items: %d bytes came back as %d, %v", n, len(in), len(got), err)
 		}
 	}
 }

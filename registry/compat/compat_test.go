@@ -371,3 +371,21 @@ func TestAvro(t *testing.T) {
 		t.Error("an unknown name was accepted")
 	}
 }
+
+// Long lists of values are compared in time that grows with their length, and
+// a value can be added to one.
+func TestLongEnums(t *testing.T) {
+	list := func(from, to int) Schema {
+		var text strings.Builder
+		for i := from; i < to; i++ {
+			fmt.Fprintf(&text, ",%d", i)
+		}
+		return Schema{Kind: JSON, Text: []byte(`{"enum":[` + text.String()[1:] + `]}`)}
+	}
+	if ds := Check(Backward, Lenient, list(0, 16_000), []Schema{list(1, 16_000)}); len(ds) != 0 {
+		t.Errorf("a value more: %v", ds)
+	}
+	if ds := Check(Backward, Lenient, list(1, 16_000), []Schema{list(0, 16_000)}); len(ds) != 1 || ds[0].Rule.ID != "enum_narrowed" {
+		t.Errorf("a value less: %v", ds)
+	}
+}

@@ -10,20 +10,14 @@ import (
 func (c *comparison) enum(w *writer, r *node) []Difference {
 	var ds []Difference
 	for _, k := range []string{"const", "enum"} {
-		v, ok := r.keys[k]
-		if !ok {
-			continue
+		if _, ok := r.keys[k]; ok {
+			ds = append(ds, c.listedValues(w, r, k)...)
 		}
-		values := []any{v}
-		if k == "enum" {
-			values, _ = v.([]any)
-		}
-		ds = append(ds, c.listedValues(w, r, k, values)...)
 	}
 	return ds
 }
 
-func (c *comparison) listedValues(w *writer, r *node, k string, values []any) []Difference {
+func (c *comparison) listedValues(w *writer, r *node, k string) []Difference {
 	written, finite := w.values()
 	if !finite && w.types()&^(null|boolean) == 0 {
 		finite = true
@@ -39,7 +33,7 @@ func (c *comparison) listedValues(w *writer, r *node, k string, values []any) []
 	}
 	var missing []string
 	for _, v := range written {
-		if !c.listedIn(v, values) {
+		if !c.listedIn(v, r, k) {
 			missing = append(missing, clip(canonical(v)))
 		}
 	}

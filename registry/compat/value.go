@@ -174,11 +174,7 @@ func (c *comparison) admitsKey(v any, r *node, k string, depth int) bool {
 	case "type":
 		return t&^typesOf(r.keys[k]) == 0
 	case "enum", "const":
-		values := []any{r.keys[k]}
-		if k == "enum" {
-			values, _ = r.keys[k].([]any)
-		}
-		return c.listedIn(v, values)
+		return c.listedIn(v, r, k)
 	case "$ref":
 		ref, _ := r.keys[k].(string)
 		return c.admits(v, r.doc.resolve(r, ref), depth+1)
@@ -209,15 +205,24 @@ func (c *comparison) admitsBranches(v any, r *node, k string, depth int) bool {
 	return k == "allOf"
 }
 
-func (c *comparison) listedIn(v any, values []any) bool {
-	want := canonical(v)
-	for _, e := range values {
-		c.spend(1)
-		if canonical(e) == want {
-			return true
+// listedIn reports whether a value is among those of const or enum.
+func (c *comparison) listedIn(v any, r *node, k string) bool {
+	at := listing{r, k}
+	listed, done := c.listings[at]
+	if !done {
+		values := []any{r.keys[k]}
+		if k == "enum" {
+			values, _ = r.keys[k].([]any)
 		}
+		listed = make(map[string]bool, len(values))
+		for _, e := range values {
+			c.spend(1)
+			listed[canonical(e)] = true
+		}
+		c.listings[at] = listed
 	}
-	return false
+	c.spend(1)
+	return listed[canonical(v)]
 }
 
 func admitsNumber(n *big.Rat, r *node, k string) bool {

@@ -30,7 +30,14 @@ type comparison struct {
 	again         bool
 	canons        map[*node]string
 	patterns      map[string]*pattern
+	listings      map[listing]map[string]bool
 	depth         int
+}
+
+// listing is const or enum of a schema, whose values are listed once.
+type listing struct {
+	n *node
+	k string
 }
 
 // maxNesting bounds the recursion of the comparison itself.
@@ -48,7 +55,7 @@ func compareJSON(rules *ruleSet, policy Policy, writer, reader Schema) ([]Differ
 }
 
 func newComparison(rules *ruleSet, policy Policy) *comparison {
-	return &comparison{rules: rules, policy: policy, failed: map[string][]Difference{}, canons: map[*node]string{}, patterns: map[string]*pattern{}}
+	return &comparison{rules: rules, policy: policy, failed: map[string][]Difference{}, canons: map[*node]string{}, patterns: map[string]*pattern{}, listings: map[listing]map[string]bool{}}
 }
 
 // run finds the greatest set of pairs that can hold together: a pair within a

@@ -361,6 +361,15 @@ func (r *Registry) write(ctx context.Context, a *addition, seen *state, c *conte
 		if s.stamp != seen.stamp {
 			return errChanged
 		}
+		if len(c.refs) > 0 { // what it refers to may be gone by now, or another
+			again, err := r.read(ctx, tx, a.name, a.sub)
+			if err != nil {
+				return err
+			}
+			if again.identity != c.identity {
+				return errChanged
+			}
+		}
 		version := s.highest + 1
 		if a.sub.Version > 0 {
 			version = a.sub.Version

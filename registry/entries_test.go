@@ -218,3 +218,30 @@ func TestSubmissionsThatAreRefused(t *testing.T) {
 	_, err := r.Entry(t.Context(), "x", Latest, WithDeleted)
 	wantFault(t, err, FaultSubjectNotFound)
 }
+
+// Of a schema that is deleted for good and one that is registered with a
+// reference to it at the same time, one is refused.
+func TestReferenceToWhatIsBeingDeleted(t *testing.T) {
+	r := openLevel(t, openStore(t), compat.None)
+	for i := range 40 {
+		base, user := fmt.Sprintf("base%d", i), fmt.Sprintf("user%d", i)
+		if _, err := r.Submit(t.Context(), base, Submission{Type: compat.JSON, Schema: fmt.Appendf(nil, `{"title":%q}`, base)}, "ada"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.RemoveSubject(t.Context(), base, false); err != nil {
+			t.Fatal(err)
+		}
+		var removed, added error
+		var wait sync.WaitGroup
+		wait.Go(func() { _, removed = r.RemoveSubject(t.Context(), base, true) })
+		wait.Go(func() {
+			_, added = r.Submit(t.Context(), user, Submission{
+				Type: compat.JSON, Schema: []byte(`{"$ref":"b"}`), References: []Reference{{Name: "b", Subject: base, Version: 1}},
+			}, "ada")
+		})
+		wait.Wait()
+		if (removed == nil) == (added == nil) {
+			t.Fatalf("%d: removed: %v, added: %v", i, removed, added)
+		}
+	}
+}

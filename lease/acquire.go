@@ -37,6 +37,9 @@ type Request struct {
 	// Seal are the names of configured targets (see Config.Seal) that must know
 	// of the grant before it is returned.
 	Seal []string
+	// OfNode: the lease is taken by the node for what ends with it, see
+	// [Service.EndLeft]. It goes without a RequestID.
+	OfNode bool
 
 	internal bool // may lease Headgate's own roles
 }
@@ -279,6 +282,8 @@ func (s *Service) grantOf(old *store.Lease, p *headgate.Principal, r *Request, n
 	}
 	if r.RequestID != "" {
 		l.Request = requestKey(p, r)
+	} else if r.OfNode {
+		l.Request = ofNode
 	}
 	if r.MaxHold > 0 {
 		l.Until = now.Add(r.MaxHold)

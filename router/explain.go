@@ -79,6 +79,9 @@ func (s *sub) explain(ctx context.Context, e *headgate.Event, stream string, pos
 		if it.live != nil {
 			st.History = slices.Clone(it.live.Attempts)
 			row = false
+			if it.live.waits != "" {
+				st.Why += "; " + it.live.waits
+			}
 		}
 		if it.state == stHeld && it.lane != nil && it.lane.blocked {
 			st.Why += "; held: an earlier event of its key is parked"

@@ -44,7 +44,8 @@ type live struct {
 	ev    *headgate.Event
 	first time.Time
 	history
-	room [1]quarantine.Attempt // most events need no more
+	waits string                // for whose lease, in words; empty: for none
+	room  [1]quarantine.Attempt // most events need no more
 }
 
 // history is the bounded list of attempts as it is kept in the store. Free

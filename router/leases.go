@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -70,8 +71,10 @@ func (s *sub) leaseItems(ctx context.Context, items []*item, p *headgate.Princip
 		it := all[i].it
 		switch code := headgate.CodeOf(err); code {
 		case "":
+			it.live.waits = ""
 			out = append(out, all[i])
 		case headgate.CodeLeaseHeld:
+			it.live.waits = waitsFor(headgate.AsError(err))
 			s.postpone(it, max(min(headgate.AsError(err).RetryAfter, leasePause), time.Millisecond))
 		case headgate.CodeInvalidArgument:
 			s.end(it, ender{
@@ -81,10 +84,25 @@ func (s *sub) leaseItems(ctx context.Context, items []*item, p *headgate.Princip
 			if s.warn("lease", s.r.now()) {
 				s.r.log.Error("lease of a delivery not acquired", "subscription", s.name, "position", it.pos().String(), "err", err)
 			}
+			it.live.waits = "waits for a lease that cannot be had: " + errText(err)
 			s.postpone(it, leaseTrouble)
 		}
 	}
 	return out
+}
+
+// waitsFor says in words whose lease a delivery waits for.
+func waitsFor(refusal *headgate.Error) string {
+	if len(refusal.Held) == 0 {
+		return "waits for a lease: " + errText(refusal)
+	}
+	h := &refusal.Held[0]
+	who := h.Holder
+	if h.Worker != "" {
+		who += " (" + h.Worker + ")"
+	}
+	return fmt.Sprintf("waits for the lease on %q, which %s holds, for %s at most unless it is renewed",
+		h.Resource, clip(who, 200), h.ExpiresIn.Round(time.Millisecond))
 }
 
 // reasonLease parks an event that names no resource that could be leased.
@@ -97,6 +115,7 @@ func (s *sub) leaseOne(ctx context.Context, it *item, p *headgate.Principal) (*h
 	}
 	grants, err := s.r.leases.Acquire(ctx, p, lease.Request{
 		Resources: []string{resource}, TTL: s.plan.claim + leaseSlack, Worker: clip("subscription "+s.name, 120),
+		OfNode: true,
 	})
 	if err != nil {
 		return nil, err
@@ -106,6 +125,21 @@ func (s *sub) leaseOne(ctx context.Context, it *item, p *headgate.Principal) (*h
 		return nil, err
 	}
 	return &heldLease{fence: f, token: grants[0].Token}, nil
+}
+
+// endLeftLeases ends the leases of deliveries that were out when the node
+// ended without a drain: their claims ended with it.
+func (r *Router) endLeftLeases(ctx context.Context) {
+	if r.leases == nil {
+		return
+	}
+	n, err := r.leases.EndLeft(ctx)
+	if err != nil {
+		r.log.Warn("leases of deliveries before the restart not ended, they run out", "err", err)
+	}
+	if n > 0 {
+		r.log.Info("leases of deliveries before the restart ended", "count", n)
+	}
 }
 
 // dropLease gives back the lease of a claim that ended without a settlement.

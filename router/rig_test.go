@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/broker"
 	"github.com/headgate/headgate/broker/membroker"
 	"github.com/headgate/headgate/causal"
+	"github.com/headgate/headgate/lease"
 	"github.com/headgate/headgate/perimeter"
 	"github.com/headgate/headgate/quarantine"
 	"github.com/headgate/headgate/store"
@@ -36,6 +37,7 @@ type rig struct {
 	broken     bool
 	quiet      bool             // no observer
 	clock      func() time.Time // nil: time.Now
+	leases     *lease.Service   // set by start
 
 	router *Router
 	quar   *quarantine.Quarantine
@@ -136,7 +138,7 @@ func newRigWith(t testing.TB, cfg membroker.Config, partitions int) *rig {
 	r.people = people{}
 	for _, p := range []headgate.Principal{
 		{Name: "dev", Kind: headgate.KindHuman, Roles: []headgate.Role{headgate.RoleDeveloper}, Listen: []string{"*"}, Emit: []string{"*"}},
-		{Name: "worker", Kind: headgate.KindAgent, Listen: []string{"*"}, Emit: []string{"*"}},
+		{Name: "worker", Kind: headgate.KindAgent, Listen: []string{"*"}, Emit: []string{"*"}, Lease: []string{"*"}},
 		{Name: "other", Kind: headgate.KindAgent, Listen: []string{"other.*"}},
 	} {
 		r.people[p.Name] = p
@@ -160,8 +162,13 @@ func (r *rig) start() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	r.leases, err = lease.Open(ctx, lease.Config{Store: r.gate})
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	rt, err := New(Config{
-		Store: r.gate, Broker: r.broker, Perimeter: &perimeter.Perimeter{}, Causal: eng, Quarantine: r.quar,
+		Leases: r.leases,
+		Store:  r.gate, Broker: r.broker, Perimeter: &perimeter.Perimeter{}, Causal: eng, Quarantine: r.quar,
 		Topology: &topology.Table{}, Principals: r.people, Observer: r.observer(), Buffer: r.buffer, Now: r.clock,
 		Random: func() float64 { return 1 }, Log: slog.New(&capture{r: r}), Drain: 5 * time.Second,
 	})

@@ -314,6 +314,9 @@ func (r *Router) start(c contexts) error {
 	if err := r.setClean(c.soft, false); err != nil {
 		return err
 	}
+	if !clean {
+		r.endLeftLeases(c.soft)
+	}
 	for _, row := range rows {
 		if err := r.startSub(c, row, !clean); err != nil {
 			return err

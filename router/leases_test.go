@@ -1,0 +1,89 @@
+package router
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lease"
+)
+
+// TestLeasesOfDeliveriesEndWithTheNode: after a crash a delivery does not wait
+// for the lease of the attempt before, whose worker writes nothing more. What
+// others lease outlives the node.
+func TestLeasesOfDeliveriesEndWithTheNode(t *testing.T) {
+	r := newRig(t)
+	r.start()
+	r.put("one", Spec{Types: []string{"*"}, Lease: "ticket/{id}", Claim: Duration(30 * time.Minute), Backoff: "1ms..2ms"})
+	own, err := r.leases.Acquire(t.Context(), r.people.get("worker"), lease.Request{
+		Resources: []string{"ticket/own"}, Worker: "subscription one", TTL: time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.publish(event("e1", "a.b", "k"))
+	first := r.pull("one", 1, 10*time.Second)
+	if len(first) != 1 || first[0].Lease == nil {
+		t.Fatalf("%+v", first)
+	}
+	r.crash()
+	r.start()
+	defer r.end()
+	again := r.pull("one", 1, 10*time.Second)
+	if len(again) != 1 || again[0].Lease == nil || again[0].Lease.Epoch <= first[0].Lease.Epoch {
+		t.Fatalf("%+v", again)
+	}
+	if _, _, err := r.leases.Verify(t.Context(), first[0].Lease.Token, ""); headgate.CodeOf(err) != headgate.CodeStaleFence {
+		t.Errorf("the lease before the crash: %v", err)
+	}
+	if _, _, err := r.leases.Verify(t.Context(), own[0].Token, ""); err != nil {
+		t.Errorf("a lease that is of no delivery: %v", err)
+	}
+}
+
+// TestExplainNamesTheLeaseThatIsWaitedFor and no longer once it was had.
+func TestExplainNamesTheLeaseThatIsWaitedFor(t *testing.T) {
+	r := newRig(t)
+	r.start()
+	defer r.end()
+	r.put("one", Spec{Types: []string{"*"}, Lease: "ticket/{id}"})
+	held, err := r.leases.Acquire(t.Context(), r.people.get("worker"), lease.Request{Resources: []string{"ticket/e1"}, Worker: "w7", TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ev := event("e1", "a.b", "k")
+	r.publish(ev)
+	if got := r.pull("one", 1, 100*time.Millisecond); len(got) != 0 {
+		t.Fatalf("%+v", got)
+	}
+	stats, err := r.broker.Stat(t.Context(), "events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pos headgate.Position
+	for _, st := range stats {
+		if st.Next > st.First {
+			pos = headgate.Position{Partition: st.Partition, Offset: st.First}
+		}
+	}
+	why := func() string {
+		all, err := r.router.Explain(t.Context(), ev, "events", pos)
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		return all[0].State + " " + all[0].Why
+	}
+	if got := why(); !strings.HasPrefix(got, "pending") || !strings.Contains(got, `waits for the lease on "ticket/e1", which worker (w7) holds`) {
+		t.Error(got)
+	}
+	if err := r.leases.Release(t.Context(), r.people.get("worker"), "", held[0].Token); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.pull("one", 1, 10*time.Second); len(got) != 1 {
+		t.Fatalf("%+v", got)
+	}
+	if got := why(); !strings.HasPrefix(got, "in_flight") || strings.Contains(got, "waits") {
+		t.Error(got)
+	}
+}

@@ -80,20 +80,20 @@ func (s *Service) judge(l *store.Lease, f *Fence, now time.Time) *headgate.Error
 	case l.Epoch != f.Epoch && !s.lacks(onEpoch):
 		return stale(f, l.Epoch)
 	case subtle.ConstantTimeCompare(l.Nonce, f.Nonce) != 1 && !s.lacks(onNonce):
-		return headgate.NewError(headgate.CodeFenceConflict, "Epoch %d of %s was granted to another holder.", f.Epoch, f.Resource)
+		return headgate.NewError(headgate.CodeFenceConflict, "Epoch %d of %q was granted to another holder.", f.Epoch, f.Resource)
 	case l.Closing && !s.lacks(onGate):
-		return headgate.NewError(headgate.CodeLeaseClosing, "The lease on %s is being revoked.", f.Resource)
+		return headgate.NewError(headgate.CodeLeaseClosing, "The lease on %q is being revoked.", f.Resource)
 	case !l.Expires.After(now) && !s.lacks(onExpiry):
-		return headgate.NewError(headgate.CodeLeaseExpired, "The lease on %s ran out %s ago.", f.Resource, now.Sub(l.Expires).Round(time.Millisecond))
+		return headgate.NewError(headgate.CodeLeaseExpired, "The lease on %q ran out %s ago.", f.Resource, now.Sub(l.Expires).Round(time.Millisecond))
 	}
 	return nil
 }
 
 func stale(f *Fence, current int64) *headgate.Error {
 	if current == 0 {
-		return headgate.NewError(headgate.CodeStaleFence, "Epoch %d of %s is not the current one.", f.Epoch, f.Resource)
+		return headgate.NewError(headgate.CodeStaleFence, "Epoch %d of %q is not the current one.", f.Epoch, f.Resource)
 	}
-	return headgate.NewError(headgate.CodeStaleFence, "Epoch %d of %s is not the current one, which is %d.", f.Epoch, f.Resource, current)
+	return headgate.NewError(headgate.CodeStaleFence, "Epoch %d of %q is not the current one, which is %d.", f.Epoch, f.Resource, current)
 }
 
 // Superseded returns stale_fence for a grant that this node knows to be

@@ -67,7 +67,7 @@ func TestWritesInFlightAreWaitedFor(t *testing.T) {
 	}
 	st.tries.Store(3)
 	got, err := s.Revoke(ctx, "r", Revocation{Terminate: true})
-	if err != nil || !got.Killed || got.Epoch <= g.Epoch {
+	if err != nil || !got.Killed || got.Epoch <= g.Epoch || got.Drained < 3*guardedPause {
 		t.Errorf("revoke: %+v, %v", got, err)
 	}
 	if _, err = take(0); err != nil {

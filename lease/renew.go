@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"crypto/subtle"
+	"fmt"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -40,9 +41,9 @@ func (s *Service) own(ctx context.Context, p *headgate.Principal, resource, toke
 // lost is how a superseded lease answers its holder.
 func lost(f *Fence, current int64) *headgate.Error {
 	if current == 0 { // the row was lost with a restored store
-		return headgate.NewError(headgate.CodeLeaseLost, "Epoch %d of %s is not the current one.", f.Epoch, f.Resource)
+		return headgate.NewError(headgate.CodeLeaseLost, "Epoch %d of %q is not the current one.", f.Epoch, f.Resource)
 	}
-	return headgate.NewError(headgate.CodeLeaseLost, "Epoch %d of %s was superseded by %d.", f.Epoch, f.Resource, current)
+	return headgate.NewError(headgate.CodeLeaseLost, "Epoch %d of %q was superseded by %d.", f.Epoch, f.Resource, current)
 }
 
 // holds says whether the row is the fence's grant.
@@ -51,7 +52,7 @@ func holds(l *store.Lease, f *Fence) *headgate.Error {
 	case l.Epoch != f.Epoch:
 		return lost(f, l.Epoch)
 	case subtle.ConstantTimeCompare(l.Nonce, f.Nonce) != 1:
-		return headgate.NewError(headgate.CodeFenceConflict, "Epoch %d of %s was granted to another holder.", f.Epoch, f.Resource)
+		return headgate.NewError(headgate.CodeFenceConflict, "Epoch %d of %q was granted to another holder.", f.Epoch, f.Resource)
 	}
 	return nil
 }
@@ -111,11 +112,11 @@ func (s *Service) renew(ctx context.Context, tx *store.Tx, f *Fence, ttl time.Du
 		return l, now, false, refusal
 	}
 	if l.Closing {
-		return l, now, false, headgate.NewError(headgate.CodeLeaseClosing, "The lease on %s is being revoked.", f.Resource)
+		return l, now, false, headgate.NewError(headgate.CodeLeaseClosing, "The lease on %q is being revoked.", f.Resource)
 	}
 	if !l.Until.IsZero() && !l.Until.After(now) {
 		return l, now, false, &headgate.Error{
-			Code: headgate.CodeLeaseExpired, Detail: "The lease on " + f.Resource + " was held for as long as it may be.",
+			Code: headgate.CodeLeaseExpired, Detail: fmt.Sprintf("The lease on %q was held for as long as it may be.", f.Resource),
 			Fix: "Release it and acquire it anew.",
 		}
 	}

@@ -25,7 +25,8 @@ type Revocation struct {
 // Revoked is the answer to a revocation.
 type Revoked struct {
 	Epoch int64 // above the holder's
-	// Drained is how long the holder took to release, or was waited for.
+	// Drained is how long the holder took to release, or was waited for, with
+	// the transactions under the lease that were open in the store's database.
 	Drained time.Duration
 	// Killed: the holder had not released, and the lease was ended for it, by
 	// this call or by another one, or ran out and was taken.
@@ -64,7 +65,7 @@ func (s *Service) Revoke(ctx context.Context, resource string, r Revocation) (Re
 			return Revoked{Epoch: row.Epoch, Drained: time.Since(begun), Killed: here.killed.Load() || ranOut(&row, &l)}, nil
 		}
 	}
-	return s.supersede(ctx, &l, here, time.Since(begun))
+	return s.supersede(ctx, &l, here, begun)
 }
 
 // ranOut reports whether the present holder took a lease that nobody had given
@@ -120,7 +121,7 @@ func (s *Service) shut(ctx context.Context, resource string) (l store.Lease, err
 			return err
 		}
 		if l.Holder == "" {
-			return headgate.NewError(headgate.CodeNotFound, "Nobody holds the lease on %s.", resource)
+			return headgate.NewError(headgate.CodeNotFound, "Nobody holds the lease on %q.", resource)
 		}
 		now, err := tx.Leases.Now(ctx)
 		if err != nil {
@@ -158,7 +159,7 @@ func (s *Service) drained(ctx context.Context, l *store.Lease, most time.Duratio
 }
 
 // supersede is the second phase.
-func (s *Service) supersede(ctx context.Context, l *store.Lease, here *revocation, took time.Duration) (Revoked, error) {
+func (s *Service) supersede(ctx context.Context, l *store.Lease, here *revocation, begun time.Time) (Revoked, error) {
 	var freed store.Lease
 	ended := false
 	err := patiently(ctx, revokePatience, func() error {
@@ -193,5 +194,5 @@ func (s *Service) supersede(ctx context.Context, l *store.Lease, here *revocatio
 		s.stats.Revoked.Add(1)
 		s.changed(&freed)
 	}
-	return Revoked{Epoch: freed.Epoch, Drained: took, Killed: here.killed.Load() || ranOut(&freed, l)}, nil
+	return Revoked{Epoch: freed.Epoch, Drained: time.Since(begun), Killed: here.killed.Load() || ranOut(&freed, l)}, nil
 }

@@ -113,9 +113,9 @@ func (r *run) fence(ctx context.Context, i int) (Stage, *headgate.Error) {
 		case k >= 0:
 			named = r.fences[k : k+1]
 		case len(r.fences) > 0:
-			return StageFence, headgate.NewError(headgate.CodeFenceForeign, "the event is about %s, which none of the fences is for", clip(resource))
+			return StageFence, headgate.NewError(headgate.CodeFenceForeign, "the event is about %q, which none of the fences is for", clip(resource))
 		default:
-			return StageFence, headgate.NewError(headgate.CodeFenceMissing, "type %s demands the lease on %s", r.results[i].Event.Type, clip(resource))
+			return StageFence, headgate.NewError(headgate.CodeFenceMissing, "type %s demands the lease on %q", r.results[i].Event.Type, clip(resource))
 		}
 	}
 	if len(r.fences) == 0 {

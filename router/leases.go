@@ -266,7 +266,7 @@ func (s *sub) supersede(c *claim) {
 }
 
 func errSuperseded(c *claim) *headgate.Error {
-	return headgate.NewError(headgate.CodeStaleFence, "The lease of the delivery, epoch %d of %s, was superseded.", c.held.fence.Epoch, c.held.fence.Resource)
+	return headgate.NewError(headgate.CodeStaleFence, "The lease of the delivery, epoch %d of %q, was superseded.", c.held.fence.Epoch, c.held.fence.Resource)
 }
 
 // lostLease reports whether a claim's lease is known to be superseded.

@@ -283,6 +283,29 @@ func TestSingleton(t *testing.T) {
 	})
 }
 
+// TestSingletonReturnsWhatStays: the right to the role is missing, or was taken
+// between two terms.
+func TestSingletonReturnsWhatStays(t *testing.T) {
+	for _, code := range []headgate.Code{headgate.CodeForbidden, headgate.CodeUnauthenticated, headgate.CodeInvalidArgument} {
+		for _, before := range [][]error{nil, {headgate.NewError(headgate.CodeUnavailable, "down"), nil}} {
+			synctest.Test(t, func(t *testing.T) {
+				k := &keeper{acquires: append(slices.Clone(before), headgate.NewError(code, "no"))}
+				terms := 0
+				err := hold.Singleton(t.Context(), k, "role", opts(30*time.Second), nil, func(ctx context.Context, _ *hold.Lease) error {
+					terms++
+					k.set(headgate.NewError(headgate.CodeLeaseLost, "taken"), false)
+					<-ctx.Done()
+					k.set(nil, false)
+					return ctx.Err()
+				})
+				if headgate.CodeOf(err) != code || terms != len(before)/2 {
+					t.Errorf("%d terms, %v, want %s", terms, err, code)
+				}
+			})
+		}
+	}
+}
+
 func TestTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l := acquire(t, &keeper{}, nil)

@@ -14,7 +14,9 @@ const singletonWait = 30 * time.Second
 // Singleton runs a role that only one process of many may have, until ctx
 // ends: it waits for the lease, runs fn while it is held, and waits again when
 // it was lost. When fn returns while the lease is held, Singleton returns what
-// it returned. Log may be nil; the request id of o does not count.
+// it returned. What no repetition puts right (forbidden, unauthenticated,
+// invalid_argument) is returned, too, also after the role was held before; all
+// else is tried again. Log may be nil; the request id of o does not count.
 func Singleton(ctx context.Context, k Keeper, resource string, o *Opts, log *slog.Logger, fn func(context.Context, *Lease) error) error {
 	var opts Opts
 	if o != nil {
@@ -38,6 +40,8 @@ func Singleton(ctx context.Context, k Keeper, resource string, o *Opts, log *slo
 		case err == nil:
 		case headgate.CodeOf(err) == headgate.CodeLeaseHeld:
 			continue
+		case hopeless(err):
+			return err
 		default:
 			log.Warn("role not acquired, trying again", "resource", resource, "error", err)
 			pause(ctx, pauseAfter(&opts))
@@ -54,6 +58,16 @@ func Singleton(ctx context.Context, k Keeper, resource string, o *Opts, log *slo
 		log.Warn("role lost", "resource", resource, "error", cause)
 	}
 	return nil
+}
+
+// hopeless reports whether asking again brings the same answer until somebody
+// changes a right, a secret or the program.
+func hopeless(err error) bool {
+	switch headgate.CodeOf(err) {
+	case headgate.CodeForbidden, headgate.CodeUnauthenticated, headgate.CodeInvalidArgument:
+		return true
+	}
+	return false
 }
 
 // pauseAfter is how long to wait after a failure.

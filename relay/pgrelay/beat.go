@@ -11,18 +11,18 @@ import (
 )
 
 // beats renews the epoch and puts a heartbeat into the log, and looks at what
-// the slot holds back.
+// the slot holds back. The first heartbeat is the opener's.
 func (x *session) beats(ctx context.Context) error {
 	tick := time.NewTicker(x.cfg.Beat)
 	defer tick.Stop()
 	for {
-		if err := x.beat(ctx); err != nil {
-			return err
-		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return nil
+		}
+		if err := x.beat(ctx); err != nil {
+			return err
 		}
 		if x.flowing.Load() && !x.waiting.Load() && x.elapsed()-x.movedAt.Load() > int64(3*x.cfg.Beat+5*time.Second) {
 			return errors.New("pgrelay: heartbeats do not come back: the log stands still")
@@ -39,17 +39,18 @@ func (x *session) beat(ctx context.Context) error {
 	var held, room, end int64
 	var status string
 	var there time.Time
+	nth := x.sent.Add(1)
 	x.sqlMu.Lock()
 	err := x.sql.QueryRow(ctx, `
 		WITH b AS (
 		  UPDATE headgate.relay_state SET renewed = clock_timestamp(), beat = beat + 1, beat_lsn = pg_current_wal_insert_lsn()
 		  WHERE slot = $1 AND epoch = $2 RETURNING beat
 		), m AS (
-		  SELECT pg_logical_emit_message(true, $3, json_build_object('slot', $1::text, 'beat', beat, 'snapshot', pg_current_snapshot()::text, 'epoch', $2::bigint, 'at', $4::bigint)::text) FROM b
+		  SELECT pg_logical_emit_message(true, $3, json_build_object('slot', $1::text, 'beat', beat, 'snapshot', pg_current_snapshot()::text, 'nth', $5::bigint, 'token', $6::text, 'at', $4::bigint)::text) FROM b
 		)
 		SELECT coalesce(pg_current_wal_lsn() - r.restart_lsn, 0)::bigint, coalesce(r.safe_wal_size, -1), coalesce(r.wal_status, ''),
 		       (pg_current_wal_lsn() - '0/0')::bigint, clock_timestamp()
-		FROM m LEFT JOIN pg_replication_slots r ON r.slot_name = $1`, x.slot, x.epoch, beatPrefix, began).Scan(&held, &room, &status, &end, &there)
+		FROM m LEFT JOIN pg_replication_slots r ON r.slot_name = $1`, x.slot, x.epoch, beatPrefix, began, nth, x.token(nth)).Scan(&held, &room, &status, &end, &there)
 	x.sqlMu.Unlock()
 	if errors.Is(err, pgx.ErrNoRows) {
 		return errSuperseded
@@ -103,7 +104,7 @@ func (x *session) relieve(ctx context.Context, held, room int64, status string) 
 	if err := x.setRepair(ctx, reason); err != nil {
 		return err
 	}
-	if x.flowing.Load() {
+	if !x.repairing || x.flowing.Load() {
 		// The stream has to end first; the next session advances the slot.
 		return errors.New("pgrelay: " + reason + "; it is given up and the rows are read from the table")
 	}
@@ -158,18 +159,23 @@ func (x *session) maintain(ctx context.Context) (dropped []string, err error) {
 		defer cancel()
 		_ = conn.Close(now) // the server ends the session either way
 	}()
+	if err := trustNoPath(ctx, conn); err != nil {
+		return nil, err
+	}
 	err = conn.QueryRow(ctx, `SELECT headgate.maintain(make_interval(secs => $1))`, x.cfg.Retain.Seconds()).Scan(&dropped)
 	return dropped, err
 }
 
-// repairMark is the number of the mark that ends a repair.
+// repairMark is the number of the mark that ends a repair. It never comes from
+// the log: numbers of heartbeats are positive.
 const repairMark = -1
 
-// Prove implements [relay.Session].
+// Prove implements [relay.Session]. The number is taken as it is, not when it is
+// greater: one that somebody had forged does not stay.
 func (x *session) Prove(ctx context.Context, m relay.Mark) error {
 	x.sqlMu.Lock()
 	tag, err := x.sql.Exec(ctx, `
-		UPDATE headgate.relay_state SET proven_snapshot = $3::pg_snapshot, proven = clock_timestamp(), proven_beat = greatest(proven_beat, $4)
+		UPDATE headgate.relay_state SET proven_snapshot = $3::pg_snapshot, proven = clock_timestamp(), proven_beat = CASE WHEN $4::bigint > 0 THEN $4 ELSE proven_beat END
 		WHERE slot = $1 AND epoch = $2`, x.slot, x.epoch, m.Text, m.Number)
 	x.sqlMu.Unlock()
 	if err != nil {

@@ -33,6 +33,11 @@ type session struct {
 	advanced  atomic.Bool
 	proven    chan relay.Mark // a proven repair
 
+	secret   [32]byte     // of the heartbeats, which it alone can tell
+	sent     atomic.Int64 // heartbeats of this session
+	returned int64        // the last of them that came back; the reader's
+	strange  bool         // something only looked like one, which was told; the reader's
+
 	changes chan relay.Change
 	waiting atomic.Bool // the reader waits for the relay to take changes
 

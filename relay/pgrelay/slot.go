@@ -39,7 +39,8 @@ func readSlot(ctx context.Context, conn *pgx.Conn, name string) (*slotState, err
 	return &s, nil
 }
 
-// state is headgate.relay_state as the session found it.
+// state is headgate.relay_state as the session found it. A proven snapshot of
+// transactions that did not begin yet is none.
 type state struct {
 	beat, provenBeat int64
 	beatLSN          pglogrepl.LSN
@@ -54,7 +55,8 @@ func (x *session) readState(ctx context.Context) (state, error) {
 	var s state
 	var beat, stopped *string
 	err := x.sql.QueryRow(ctx, `
-		SELECT beat, proven_beat, beat_lsn::text, proven_snapshot::text, repair, system_id, timeline, stopped_lsn::text
+		SELECT beat, proven_beat, beat_lsn::text,
+		       CASE WHEN pg_snapshot_xmax(proven_snapshot) <= pg_snapshot_xmax(pg_current_snapshot()) THEN proven_snapshot::text END, repair, system_id, timeline, stopped_lsn::text
 		FROM headgate.relay_state WHERE slot = $1`, x.slot).
 		Scan(&s.beat, &s.provenBeat, &beat, &s.snapshot, &s.repair, &s.systemID, &s.timeline, &stopped)
 	if err != nil {

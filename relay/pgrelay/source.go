@@ -2,6 +2,7 @@ package pgrelay
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -69,6 +70,7 @@ func New(cfg Config) (*Source, error) {
 // database without one, conflict for an outbox of another version.
 func (s *Source) Open(ctx context.Context) (relay.Session, error) {
 	x := &session{src: s, cfg: s.cfg, base: s.cfg.Now(), changes: make(chan relay.Change, 1024), nudge: make(chan struct{}, 1)}
+	_, _ = rand.Read(x.secret[:]) // never fails: crypto/rand ends the process instead
 	ok := false
 	defer func() {
 		if !ok {
@@ -82,6 +84,11 @@ func (s *Source) Open(ctx context.Context) (relay.Session, error) {
 		return nil, err
 	}
 	if err := x.prepare(ctx); err != nil {
+		return nil, err
+	}
+	// Before anything can be confirmed the newest heartbeat is this session's: it
+	// passes over those of others, and the slot may not be past the newest.
+	if err := x.beat(ctx); err != nil {
 		return nil, err
 	}
 	x.begin(ctx)
@@ -100,6 +107,9 @@ func (x *session) connect(ctx context.Context) error {
 	var err error
 	if x.sql, err = pgx.Connect(ctx, x.cfg.URL); err != nil {
 		return unreachable(err)
+	}
+	if err := trustNoPath(ctx, x.sql); err != nil {
+		return err
 	}
 	if err := checkServer(ctx, x.sql); err != nil {
 		return err
@@ -124,6 +134,15 @@ func (x *session) connect(ctx context.Context) error {
 	x.repl, id, err = connectReplication(ctx, x.cfg.URL)
 	x.systemID, x.timeline = id.SystemID, int(id.Timeline)
 	return err
+}
+
+// trustNoPath makes names without a schema those of the server itself: another
+// role may keep functions of the same name on the search path.
+func trustNoPath(ctx context.Context, conn *pgx.Conn) error {
+	if _, err := conn.Exec(ctx, `SELECT pg_catalog.set_config('search_path', 'pg_catalog', false)`); err != nil {
+		return sqlError("setting the search path", err)
+	}
+	return nil
 }
 
 // connectReplication opens a connection that can stream. Poolers cannot hand

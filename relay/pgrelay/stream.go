@@ -2,8 +2,13 @@ package pgrelay
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/headgate/headgate/relay"
@@ -99,7 +104,7 @@ func (x *session) take(ctx context.Context, d *decoder, data []byte) error {
 		if err != nil || c.Kind == 0 {
 			return err
 		}
-		if c.Kind == relay.Beat && !x.ours(&c.Mark) {
+		if c.Kind == relay.Beat && !x.ours(ctx, &c.Mark) {
 			return nil
 		}
 		return x.push(ctx, c)
@@ -110,24 +115,48 @@ func (x *session) take(ctx context.Context, d *decoder, data []byte) error {
 // beatPrefix names our messages in the log.
 const beatPrefix = "headgate.beat"
 
+// beatBytes is what a heartbeat has at most: its snapshot may name every
+// transaction that was open.
+const beatBytes = 4 << 20
+
 // beat is the content of a heartbeat.
 type beat struct {
 	Slot     string `json:"slot"`
 	Beat     int64  `json:"beat"`
 	Snapshot string `json:"snapshot"`
-	Epoch    int64  `json:"epoch"`
-	At       int64  `json:"at"` // elapsed in the session of that epoch
+	Nth      int64  `json:"nth"` // of the session's heartbeats
+	Token    string `json:"token"`
+	At       int64  `json:"at"` // elapsed in the session
 }
 
-// ours fills in a mark from its message. Those of other slots pass by.
-func (x *session) ours(m *relay.Mark) bool {
+// snapshotText is the form of a pg_snapshot.
+var snapshotText = regexp.MustCompile(`^[0-9]{1,20}:[0-9]{1,20}:[0-9,]*$`)
+
+// token returns what tells the nth heartbeat of this session from a message that
+// somebody else wrote: every login of the database may write messages of any
+// prefix and content. It is of use once, and says nothing about the next.
+func (x *session) token(nth int64) string {
+	mac := hmac.New(sha256.New, x.secret[:])
+	mac.Write(binary.BigEndian.AppendUint64(nil, uint64(nth)))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// ours fills in a mark from its message, if this session wrote it. Heartbeats of
+// earlier sessions prove nothing that the next own one does not, and pass by as
+// everything else that bears the prefix. Only the reader calls it.
+func (x *session) ours(ctx context.Context, m *relay.Mark) bool {
 	var b beat
-	if json.Unmarshal([]byte(m.Text), &b) != nil || b.Slot != x.slot {
+	own := len(m.Text) <= beatBytes && json.Unmarshal([]byte(m.Text), &b) == nil && b.Slot == x.slot &&
+		b.Nth > x.returned && b.Nth <= x.sent.Load() && hmac.Equal([]byte(b.Token), []byte(x.token(b.Nth)))
+	if !own || b.Beat <= 0 || !snapshotText.MatchString(b.Snapshot) {
+		if !x.strange {
+			x.strange = true
+			x.cfg.Log.DebugContext(ctx, "heartbeats in the log that are not this session's are passed over", "slot", x.slot)
+		}
 		return false
 	}
-	if b.Epoch == x.epoch {
-		x.roundTrip.Store(x.elapsed() - b.At)
-	}
+	x.returned = b.Nth
+	x.roundTrip.Store(x.elapsed() - b.At)
 	*m = relay.Mark{Number: b.Beat, Text: b.Snapshot}
 	return true
 }

@@ -4,7 +4,7 @@ import "encoding/json"
 
 // RepairVersion names the list of repair steps. It changes when a step is
 // added or does something else than before; it is told beside every proposal.
-const RepairVersion = "1"
+const RepairVersion = "2"
 
 // RepairStep names one deterministic way to mend a payload.
 type RepairStep string
@@ -18,9 +18,6 @@ const (
 	StepStripFence RepairStep = "strip_fence"
 	// StepTrailingComma takes commas away that stand before a closing bracket.
 	StepTrailingComma RepairStep = "trailing_comma"
-	// StepUnwrap takes an outer object away that has one member alone, whose
-	// value is a valid payload.
-	StepUnwrap RepairStep = "unwrap"
 	// StepSpelling gives a property the declared name that differs from its own
 	// in case and in the signs between words alone.
 	StepSpelling RepairStep = "spelling"
@@ -36,6 +33,10 @@ const (
 // The steps that guess, or that lose something. They are proposed and never
 // applied.
 const (
+	// StepUnwrap takes an outer object away that has one member alone, of which
+	// the contract knows nothing and whose value is a valid payload. The
+	// member's name is lost, which may have said what to do with the value.
+	StepUnwrap RepairStep = "unwrap"
 	// StepDecodeText reads the JSON text that a string holds.
 	StepDecodeText RepairStep = "decode_text"
 	// StepRename gives a property the nearest declared name.
@@ -75,7 +76,7 @@ const (
 // applied at the gate.
 func (s RepairStep) Lossless() bool {
 	switch s {
-	case StepStripBOM, StepStripFence, StepTrailingComma, StepUnwrap, StepSpelling, StepAlias, StepIntegerString, StepTimeSeparator:
+	case StepStripBOM, StepStripFence, StepTrailingComma, StepSpelling, StepAlias, StepIntegerString, StepTimeSeparator:
 		return true
 	}
 	return false

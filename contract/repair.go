@@ -109,7 +109,7 @@ func (r *repairer) mend(payload []byte, level repairLevel) *draft {
 				return nil
 			}
 			return d
-		case r.unwrap(d, g):
+		case level > levelLossless && r.unwrap(d, g):
 			continue
 		}
 		s := &stepper{e: g.e, level: level}
@@ -161,18 +161,25 @@ func (r *repairer) passes(text []byte) bool {
 	return g != nil && g.valid
 }
 
-// unwrap takes the only member of the root out, if that is a valid payload.
+// sureUnwrap is low: the name that is lost may say the opposite of its value.
+const sureUnwrap = 0.4
+
+// unwrap takes the only member of the root out, if that is a valid payload, a
+// payload can only be an object, and the contract has no member of that name.
 func (r *repairer) unwrap(d *draft, g *diagnosis) bool {
 	t := g.e.t
 	root := &t.values[0]
-	if root.kind != kindObject || root.count != 1 || len(t.name(1)) > maxPathToken {
+	if root.kind != kindObject || root.count != 1 || len(t.name(1)) > maxPathToken || t.values[1].kind != kindObject {
+		return false
+	}
+	if n := r.c.prog.root; !n.wantsObject(8) || hasName(spread([]*node{n}), string(t.name(1))) {
 		return false
 	}
 	inner := t.raw(1)
 	if !r.passes(inner) {
 		return false
 	}
-	d.add(headgate.StepUnwrap, "", 1, headgate.PatchOp{Op: "move", From: "/" + escapeToken(string(t.name(1))), Path: ""})
+	d.add(headgate.StepUnwrap, "", sureUnwrap, headgate.PatchOp{Op: "move", From: "/" + escapeToken(string(t.name(1))), Path: ""})
 	d.text = inner
 	return true
 }

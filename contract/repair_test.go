@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -163,6 +164,9 @@ func checkProposals(t testing.TB, c *Contract, payload []byte, v *headgate.Verdi
 		if !lossless {
 			continue
 		}
+		if original := decode(t, cutBytes(t, payload, p.Cuts)); !reflect.DeepEqual(undo(t, decode(t, encode(t, doc)), p), original) || !cutsSayNothing(payload, p.Cuts) {
+			t.Errorf("%s cannot be made again from %s and %s", payload, encode(t, doc), encode(t, p))
+		}
 		before, after := scalars(decode(t, cutBytes(t, payload, p.Cuts)), nil), scalars(doc, nil)
 		slices.Sort(before)
 		slices.Sort(after)
@@ -214,7 +218,7 @@ func TestRepairSteps(t *testing.T) {
 		{"```{\"sub_path\":\"a\"}```", "strip_fence", `{"sub_path":"a"}`},
 		{`{"sub_path":"a,}","tags":["x",],}`, "trailing_comma", `{"sub_path":"a,}","tags":["x"]}`},
 		{"\xef\xbb\xbf```json\n{\"sub_path\":\"a\",}\n```", "strip_bom strip_fence trailing_comma", `{"sub_path":"a"}`},
-		{`{"input":{"sub_path":"a"}}`, "unwrap", `{"sub_path":"a"}`},
+		{`{"input":{"sub_path":"a"}}`, "?unwrap", `{"sub_path":"a"}`},
 		{`{"subPath":"a"}`, "spelling", `{"sub_path":"a"}`},
 		{`{"SUB-PATH":"a"}`, "spelling", `{"sub_path":"a"}`},
 		{`{"path":"a"}`, "alias", `{"sub_path":"a"}`},
@@ -531,4 +535,96 @@ func TestProposalsEscape(t *testing.T) {
 		t.Errorf("%q", text)
 	}
 	checkProposals(t, c, []byte("{\"tags\":\"a\u202eb\u0085\"}"), v, nil)
+}
+
+// undo gives the document that lossless steps were taken on, from what they made
+// of it and the proposal alone.
+func undo(t testing.TB, doc any, p *headgate.Proposal) any {
+	t.Helper()
+	steps := slices.DeleteFunc(slices.Clone(p.Steps), func(s headgate.ProposedStep) bool {
+		return s.Step == headgate.StepStripBOM || s.Step == headgate.StepStripFence || s.Step == headgate.StepTrailingComma
+	})
+	if len(steps) != len(p.Patch) || p.Decode {
+		t.Fatalf("%d steps, %d operations: %s", len(steps), len(p.Patch), encode(t, p))
+	}
+	for i, op := range slices.Backward(p.Patch) {
+		now, _ := lookupPointer(doc, op.Path)
+		switch s, _ := now.(string); steps[i].Step {
+		case headgate.StepAlias, headgate.StepSpelling:
+			doc = applyOp(t, doc, headgate.PatchOp{Op: "move", From: op.Path, Path: op.From})
+		case headgate.StepIntegerString:
+			doc = applyOp(t, doc, headgate.PatchOp{Op: "replace", Path: op.Path, Value: encode(t, fmt.Sprint(now))})
+		case headgate.StepTimeSeparator:
+			doc = applyOp(t, doc, headgate.PatchOp{Op: "replace", Path: op.Path, Value: encode(t, s[:10]+" "+s[11:])})
+		default:
+			t.Fatalf("%s is no lossless step", steps[i].Step)
+		}
+	}
+	return doc
+}
+
+// cutsSayNothing reports whether what a lossless proposal cuts is known without
+// the original: commas, a byte order mark, white space, a fence for JSON.
+func cutsSayNothing(payload []byte, cuts []headgate.TextCut) bool {
+	known := regexp.MustCompile("^(,|(\xef\xbb\xbf)?\\s*(```)?(?i:json[c5]?)?\\s*(```)?\\s*)$")
+	for _, c := range cuts {
+		if !known.Match(payload[c.Offset : c.Offset+c.Length]) {
+			return false
+		}
+	}
+	return true
+}
+
+// Nothing is unwrapped by itself, nor at all where the name may be meant.
+func TestUnwrapIsAGuess(t *testing.T) {
+	const op = `"properties":{"op":{"type":"string"},"undo":{"type":"object","x-headgate-aliases":["revert"]}},"required":["op"]`
+	for _, x := range []struct {
+		schema, payload string
+		proposed        bool
+	}{
+		{`{"type":"object",` + op + `}`, `{"undo":{"op":"delete"}}`, false},
+		{`{"type":"object",` + op + `}`, `{"revert":{"op":"delete"}}`, false},
+		{`{"type":"object","patternProperties":{"^un":{}},` + op + `}`, `{"unmake":{"op":"delete"}}`, false},
+		{`{"type":"object","additionalProperties":{"type":"object"},` + op + `}`, `{"cancel":{"op":"delete"}}`, false},
+		{`{"type":"object","anyOf":[{"properties":{"cancel":{}}}],` + op + `}`, `{"cancel":{"op":"delete"}}`, false},
+		{`{"type":"object",` + op + `}`, `{"do_not":{"op":"delete"}}`, true},
+		{`{` + op + `,"not":{"maxProperties":0},"anyOf":[{"type":"object"},{"type":"string"}]}`, `{"do_not":{"op":"delete"}}`, false},
+		{`{"type":"string"}`, `{"a":"abc"}`, false},
+		{`{"not":{"required":["a"]}}`, `{"a":"abc"}`, false},
+		{`{"not":{"required":["a"]}}`, `{"a":{}}`, false},
+	} {
+		c := compileOK(t, `{"x-headgate-repair":"apply-lossless",`+x.schema[1:])
+		v, mended := c.Report([]byte(x.payload))
+		if v == nil || mended != nil {
+			t.Errorf("%s for %s: %v, mended to %s", x.payload, x.schema, v, mended)
+			continue
+		}
+		proposed := false
+		for i := range v.Proposals {
+			for _, s := range v.Proposals[i].Steps {
+				proposed = proposed || s.Step == headgate.StepUnwrap
+			}
+			if v.Proposals[i].Lossless || v.Proposals[i].Confidence > 0.5 {
+				t.Errorf("%s for %s: %s", x.payload, x.schema, encode(t, v.Proposals[i]))
+			}
+		}
+		if proposed != x.proposed {
+			t.Errorf("%s for %s: unwrapped: %v, want %v", x.payload, x.schema, proposed, x.proposed)
+		}
+	}
+}
+
+// What looks like an idle slip and may say something is left alone.
+func TestLosslessKeepsMeaning(t *testing.T) {
+	c := compileOK(t, `{"x-headgate-repair":"apply-lossless","type":"object","properties":{"x_id":{"type":"integer"},"l":{"type":"array"}},
+		"patternProperties":{"^X":{"type":"integer"}},"required":["x_id"]}`)
+	for _, payload := range []string{
+		`{"XID":1}`,                                         // is what it is
+		"```do-not-apply\n{\"x_id\":1}\n```",                // the word would be lost
+		`{"x_id":1,"l":[,]}`, `{,}`, `{"x_id":1,"l":[1,,]}`, // may stand for something
+	} {
+		if v, mended := c.Report([]byte(payload)); v == nil || mended != nil {
+			t.Errorf("%s: %v, mended to %s", payload, v, mended)
+		}
+	}
 }

@@ -49,7 +49,7 @@ func TestGoldenProposals(t *testing.T) {
 			t.Errorf("reports of %q differ from what they were", line)
 		}
 	}
-	if proposed < 30 {
+	if proposed < 20 {
 		t.Errorf("%d payloads with proposals hold little", proposed)
 	}
 }

@@ -194,7 +194,7 @@ func (s *stepper) absent(object int32, n *node) []string {
 }
 
 // strangers lists the members of an object that no schema that applied to it
-// declares.
+// declares, by a pattern neither.
 func (s *stepper) strangers(object int32, n *node) []int32 {
 	known := map[string]bool{}
 	n.declaredNames(known, 4)
@@ -204,11 +204,23 @@ func (s *stepper) strangers(object int32, n *node) []int32 {
 	var out []int32
 	end := s.e.t.values[object].next
 	for child := object + 1; child < end && len(out) < nearCandidates; child = s.e.t.values[child].next {
-		if v := &s.e.t.values[child]; v.nameEnd-v.nameStart <= maxPathToken+2 && !known[string(s.e.t.name(child))] {
+		if v := &s.e.t.values[child]; v.nameEnd-v.nameStart <= maxPathToken+2 && !known[string(s.e.t.name(child))] && !s.fitsPattern(child, object, n) {
 			out = append(out, child)
 		}
 	}
 	return out
+}
+
+// fitsPattern reports whether a schema that applied to the object has a pattern
+// that the member's name matches: it is meant to have that name.
+func (s *stepper) fitsPattern(member, object int32, n *node) bool {
+	name := s.e.t.name(member)
+	for _, a := range append([]*node{n}, s.e.applied[object]...) {
+		if a.object != nil && a.object.fitsPattern(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // unambiguous reports whether a member stands, in this way, for one declared

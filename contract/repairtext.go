@@ -2,6 +2,7 @@ package contract
 
 import (
 	"bytes"
+	"strings"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/jsontext"
@@ -109,7 +110,7 @@ func insideFence(text []byte) (from, to int, ok bool) {
 	info := bytes.IndexByte(trimmed, '\n')
 	if info < 0 {
 		info = len(fence) - 1 // all on one line
-	} else if bytes.ContainsAny(trimmed[:info], "{[\"") {
+	} else if !plainInfo(string(trimmed[len(fence):info])) {
 		return 0, 0, false
 	}
 	from, to = start+info+1, start+len(trimmed)-len(fence)
@@ -119,15 +120,30 @@ func insideFence(text []byte) (from, to int, ok bool) {
 	return from, to, true
 }
 
-// commaCuts finds the commas outside of strings that a closing bracket follows.
+// plainInfo reports whether what stands beside the marks of a fence says no more
+// than that JSON is inside; anything else would be lost with the fence.
+func plainInfo(info string) bool {
+	switch strings.ToLower(strings.Trim(info, " \t\r")) {
+	case "", "json", "jsonc", "json5":
+		return true
+	}
+	return false
+}
+
+// commaCuts finds the commas outside of strings that a closing bracket follows
+// and an opening one does not stand before.
 func commaCuts(text []byte, shift int) []headgate.TextCut {
 	var out []headgate.TextCut
-	comma := -1
+	comma, opened := -1, false
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; c {
 		case ' ', '\t', '\r', '\n':
+			continue
 		case ',':
-			comma = i
+			comma = -1
+			if !opened {
+				comma = i
+			}
 		case '}', ']':
 			if comma >= 0 {
 				out = append(out, headgate.TextCut{Offset: shift + comma, Length: 1})
@@ -143,6 +159,7 @@ func commaCuts(text []byte, shift int) []headgate.TextCut {
 		default:
 			comma = -1
 		}
+		opened = i < len(text) && (text[i] == '{' || text[i] == '[')
 	}
 	return out
 }

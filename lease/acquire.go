@@ -127,6 +127,9 @@ func (s *Service) Acquire(ctx context.Context, p *headgate.Principal, r Request)
 	if err := s.knowsTargets(r.Seal); err != nil {
 		return nil, err
 	}
+	if err := s.askedBefore(ctx, p, &r); err != nil {
+		return nil, err
+	}
 	end := time.Now().Add(r.Wait)
 	grants, err := s.acquire(ctx, p, &r, end)
 	if err != nil || len(r.Seal) == 0 {
@@ -196,16 +199,10 @@ func (s *Service) grantAll(
 		}
 		switch {
 		case reused(&l, p, r):
-			return &headgate.Error{
-				Code: headgate.CodeConflict, Detail: "The request id was used for another request.",
-				Fix: "Repeat the very same request, or acquire with a new request id.",
-			}
+			return errOther()
 		case again(&l, p, r):
 			if l.Holder == "" || l.Closing || !l.Expires.After(now) {
-				return &headgate.Error{
-					Code: headgate.CodeConflict, Detail: "The grant of this request id has ended.",
-					Fix: "Acquire with a new request id.",
-				}
+				return errEnded()
 			}
 			repeats++
 		case !free(&l, now):
@@ -227,6 +224,16 @@ func (s *Service) grantAll(
 		*rows, *same = old, true
 		return nil
 	}
+	if repeats == 0 && r.RequestID != "" {
+		// Between the first look and this transaction it may have been granted
+		// and have ended.
+		switch known, same := s.asked.get(requestKey(p, r)); {
+		case known && same:
+			return errEnded()
+		case known:
+			return errOther()
+		}
+	}
 	if repeats > 0 {
 		return headgate.NewError(headgate.CodeConflict, "The grant of this request id has ended in part.")
 	}
@@ -234,6 +241,7 @@ func (s *Service) grantAll(
 		if old[i].Holder != "" {
 			*took++
 		}
+		s.asked.note(old[i].Request) // which the row forgets now
 		l := s.grantOf(&old[i], p, r, nonces[i*nonceSize:(i+1)*nonceSize], now)
 		if err := tx.Leases.Grant(ctx, l); err != nil {
 			return err
@@ -294,11 +302,54 @@ func (s *Service) grantOf(old *store.Lease, p *headgate.Principal, r *Request, n
 	return l
 }
 
+// askedBefore refuses a request id that was granted something else, or whose
+// grant has ended although others have the resources by now. It spares such a
+// call to wait for them.
+func (s *Service) askedBefore(ctx context.Context, p *headgate.Principal, r *Request) error {
+	if r.RequestID == "" {
+		return nil
+	}
+	known, same := s.asked.get(requestKey(p, r))
+	if !known {
+		return nil
+	}
+	return s.cfg.Store.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+		for _, resource := range r.Resources {
+			l, err := tx.Leases.Get(ctx, resource)
+			if err != nil && headgate.CodeOf(err) != headgate.CodeNotFound {
+				return err
+			}
+			switch {
+			case again(&l, p, r): // rows know best
+			case same:
+				return errEnded()
+			default:
+				return errOther()
+			}
+		}
+		return nil
+	})
+}
+
+func errOther() *headgate.Error {
+	return &headgate.Error{
+		Code: headgate.CodeConflict, Detail: "The request id was used for another request.",
+		Fix: "Repeat the very same request, or acquire with a new request id.",
+	}
+}
+
+func errEnded() *headgate.Error {
+	return &headgate.Error{
+		Code: headgate.CodeConflict, Detail: "The grant of this request id has ended.", Fix: "Acquire with a new request id.",
+	}
+}
+
 // granted is what was committed, with tokens.
 func (s *Service) granted(rows []store.Lease, now time.Time, took int, same bool) ([]Grant, error) {
 	if !same {
 		s.stats.Granted.Add(uint64(len(rows)))
 		s.stats.Takeovers.Add(uint64(took))
+		s.asked.note(rows[0].Request)
 	}
 	out := make([]Grant, len(rows))
 	for i := range rows {

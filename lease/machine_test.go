@@ -20,6 +20,8 @@ type machine struct {
 	// verified is the highest epoch that the other service let write, by
 	// resource: what it keeps beside its data.
 	verified map[string]int64
+	// asked are the request ids that this life of the service knows of.
+	asked map[string]bool
 }
 
 // modelLease is what the table must hold for a resource.
@@ -43,7 +45,7 @@ var (
 )
 
 func newMachine(t *rapid.T) *machine {
-	m := &machine{rig: newRigOver(t), leases: map[string]*modelLease{}, verified: map[string]int64{}}
+	m := &machine{rig: newRigOver(t), leases: map[string]*modelLease{}, verified: map[string]int64{}, asked: map[string]bool{}}
 	for _, r := range machineResources {
 		m.leases[r] = &modelLease{}
 	}
@@ -78,6 +80,10 @@ func (m *machine) acquire(t *rapid.T) {
 		}
 		return
 	}
+	if id != "" && m.asked[who+id] {
+		m.must(t, "a request id of what has ended", err, headgate.CodeConflict)
+		return
+	}
 	if !m.free(l) {
 		if headgate.CodeOf(err) != headgate.CodeLeaseHeld {
 			t.Fatalf("%s acquires what %s holds: %v", who, l.holder, err)
@@ -90,6 +96,12 @@ func (m *machine) acquire(t *rapid.T) {
 	}
 	if g[0].Epoch <= l.epoch { // T14, T16: also for the same holder, also after restarts
 		t.Fatalf("epoch %d was given after %d", g[0].Epoch, l.epoch)
+	}
+	if l.request != "" {
+		m.asked[l.request] = true
+	}
+	if id != "" {
+		m.asked[who+id] = true
 	}
 	*l = modelLease{epoch: g[0].Epoch, holder: who, expires: m.st.now.Add(ttl), ttl: ttl}
 	if id != "" {
@@ -164,7 +176,9 @@ func (m *machine) revoke(t *rapid.T) {
 func (m *machine) shutGate(t *rapid.T) {
 	resource := rapid.SampledFrom(machineResources).Draw(t, "resource")
 	l := m.leases[resource]
-	if _, err := m.shut(t.Context(), resource); l.holder == "" {
+	_, _, leave, err := m.shut(t.Context(), resource)
+	leave()
+	if l.holder == "" {
 		m.must(t, "closing what nobody holds", err, headgate.CodeNotFound)
 	} else {
 		m.must(t, "closing", err, "")
@@ -222,7 +236,7 @@ func (m *machine) restart(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Service = s
+	m.Service, m.asked = s, map[string]bool{}
 }
 
 func (m *machine) must(t *rapid.T, what string, err error, code headgate.Code) {

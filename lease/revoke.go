@@ -48,13 +48,12 @@ func (s *Service) Revoke(ctx context.Context, resource string, r Revocation) (Re
 	if r.Deadline < 0 || r.Deadline > MaxDrain {
 		return Revoked{}, headgate.NewError(headgate.CodeInvalidArgument, "The deadline must be from 0 to %s.", MaxDrain)
 	}
-	l, err := s.shut(ctx, resource)
+	l, here, leave, err := s.shut(ctx, resource)
+	defer leave()
 	if err != nil {
 		return Revoked{}, err
 	}
 	s.cfg.Log.Info("lease is being revoked", "resource", resource, "holder", l.Holder, "epoch", l.Epoch)
-	here, leave := s.revoking.join(&l)
-	defer leave()
 	begun := time.Now()
 	if !r.Terminate {
 		row, gone, err := s.drained(ctx, &l, r.Deadline)
@@ -114,9 +113,13 @@ func (r *revocations) join(l *store.Lease) (here *revocation, leave func()) {
 	}
 }
 
-// shut is the first phase.
-func (s *Service) shut(ctx context.Context, resource string) (l store.Lease, err error) {
+// shut is the first phase. It joins the other calls that revoke the lease
+// before any of them can know that its gate is closed.
+func (s *Service) shut(ctx context.Context, resource string) (l store.Lease, here *revocation, leave func(), err error) {
+	leave = func() {}
 	err = s.cfg.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		leave() // of a transaction that is repeated
+		leave = func() {}
 		if l, err = tx.Leases.Get(ctx, resource); err != nil {
 			return err
 		}
@@ -127,12 +130,13 @@ func (s *Service) shut(ctx context.Context, resource string) (l store.Lease, err
 		if err != nil {
 			return err
 		}
+		here, leave = s.revoking.join(&l)
 		return tx.Leases.Touch(ctx, resource, l.Epoch, l.Expires, now, true)
 	})
 	if err == nil {
 		s.changed(&l)
 	}
-	return l, err
+	return l, here, leave, err
 }
 
 // drained waits for the holder to release. A lease that runs out meanwhile

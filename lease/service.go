@@ -51,6 +51,7 @@ type Service struct {
 	ring      atomic.Pointer[ring]
 	refreshed atomic.Int64
 	seen      seen
+	asked     asked
 	stats     Stats
 	queue     queue
 	watch     watchers

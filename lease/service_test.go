@@ -61,7 +61,7 @@ func guardCases(t *testing.T, without string) (faults []string) {
 		}, headgate.CodeFenceConflict},
 		{"gate closed", func(r *rig) string {
 			g := r.acquire("a", "r")
-			if _, err := r.shut(r.t.Context(), "r"); err != nil {
+			if _, _, _, err := r.shut(r.t.Context(), "r"); err != nil {
 				r.t.Fatal(err)
 			}
 			return g.Token
@@ -217,6 +217,98 @@ func TestRequestIDs(t *testing.T) {
 	want(t, "repeated after it ran out", err, headgate.CodeConflict)
 	if _, err = ask("a", "two", "x", "y"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRequestIDsOutliveTheRow: others had the resources since, and the id is
+// not granted again, nor for other resources.
+func TestRequestIDsOutliveTheRow(t *testing.T) {
+	base := memory(t)
+	r := newRig(t, base)
+	ask := func(s *Service, id string, wait time.Duration, resources ...string) error {
+		_, err := s.Acquire(t.Context(), worker("a"), Request{Resources: resources, RequestID: id, Wait: wait})
+		return err
+	}
+	if err := ask(r.Service, "one", 0, "x", "y"); err != nil {
+		t.Fatal(err)
+	}
+	r.pass(time.Hour)
+	g := r.acquire("b", "x")
+	want(t, "repeated while another holds it", ask(r.Service, "one", MaxWait, "x", "y"), headgate.CodeConflict)
+	if err := r.Release(t.Context(), worker("b"), "x", g.Token); err != nil {
+		t.Fatal(err)
+	}
+	h := r.acquire("b", "y")
+	if err := r.Release(t.Context(), worker("b"), "y", h.Token); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "repeated after others held them", ask(r.Service, "one", 0, "x", "y"), headgate.CodeConflict)
+	want(t, "for other resources", ask(r.Service, "one", 0, "z"), headgate.CodeConflict)
+	if err := r.grantedNothing("z"); err != nil {
+		t.Error(err)
+	}
+
+	// A service that starts knows what rows say, and keeps it when they forget.
+	if err := ask(r.Service, "two", 0, "x"); err != nil {
+		t.Fatal(err)
+	}
+	r.pass(time.Hour)
+	next := service(t, r.st)
+	g2, err := next.Acquire(t.Context(), worker("b"), Request{Resources: []string{"x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Release(t.Context(), worker("b"), "x", g2[0].Token); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "after a restart", ask(next, "two", 0, "x"), headgate.CodeConflict)
+}
+
+// grantedNothing tells whether a resource was ever leased.
+func (r *rig) grantedNothing(resource string) error {
+	_, err := r.Get(r.t.Context(), resource)
+	if headgate.CodeOf(err) == headgate.CodeNotFound {
+		return nil
+	}
+	return fmt.Errorf("%s was leased (%w)", resource, err)
+}
+
+// TestAskedIsBounded, and keeps what is young.
+func TestAskedIsBounded(t *testing.T) {
+	now := time.Unix(1, 0)
+	a := asked{limit: 100, now: func() time.Time { return now }}
+	key := func(i int) string { return fmt.Sprintf("p %d 0123456789abcdef", i) }
+	for i := range 1000 {
+		a.note(key(i))
+		if len(a.young) > 100 || len(a.old) > 100 {
+			t.Fatalf("%d and %d", len(a.young), len(a.old))
+		}
+		if known, same := a.get(key(max(0, i-100))); !known || !same {
+			t.Fatalf("%d of the last 100 is forgotten at %d", i-100, i)
+		}
+	}
+	if known, same := a.get("p 999 fedcba9876543210"); !known || same {
+		t.Error("another request under the id", known, same)
+	}
+	now = now.Add(59 * time.Minute)
+	a.note(key(1000))
+	now = now.Add(59 * time.Minute)
+	a.note(key(1001))
+	if known, _ := a.get(key(1000)); !known {
+		t.Error("forgotten within the hour")
+	}
+	now = now.Add(3 * time.Hour)
+	a.note(key(1002))
+	a.note(key(1003))
+	now = now.Add(2 * time.Hour)
+	a.note(key(1004))
+	if known, _ := a.get(key(1001)); known {
+		t.Error("remembered for ever")
+	}
+	a.note(ofNode)
+	a.note("")
+	if known, _ := a.get(ofNode); known {
+		t.Error("the node's own")
 	}
 }
 

@@ -80,10 +80,14 @@ type QuarantineOverflow struct {
 	Last                    time.Time
 }
 
+// MaxQuarantineRecord bounds Body and Detail of a record together, in bytes: an
+// engine that runs out of memory over one takes the node with it.
+const MaxQuarantineRecord = 32 << 20
+
 // Quarantine keeps quarantined events.
 type Quarantine interface {
 	// Put adds a record; one with the same QID is kept as it is, and the
-	// result says whether it was new.
+	// result says whether it was new. Beyond MaxQuarantineRecord: too_large.
 	Put(ctx context.Context, r QuarantineRecord) (bool, error)
 	// Get returns a record, or not_found.
 	Get(ctx context.Context, qid string) (QuarantineRecord, error)

@@ -22,6 +22,7 @@ var quarantineCases = map[string]func(*testing.T, store.Store){
 	"Expire":     quarantineExpire,
 	"Overflow":   quarantineOverflow,
 	"ListLimits": quarantineLimits,
+	"TooLarge":   quarantineTooLarge,
 }
 
 func qid(i int) string { return fmt.Sprintf("q%08d", i) }
@@ -82,6 +83,21 @@ func quarantinePutTwice(t *testing.T, s store.Store) {
 		t.Error("a known record is new")
 	}
 	equal(t, "record", getRecord(t, s, "q1"), first)
+}
+
+func quarantineTooLarge(t *testing.T, s store.Store) {
+	r := store.QuarantineRecord{QID: qid(1), Kind: store.KindRefused, Created: epoch, Body: make([]byte, store.MaxQuarantineRecord+1)}
+	err := s.Update(context.Background(), func(ctx context.Context, tx *store.Tx) error {
+		_, err := tx.Quarantine.Put(ctx, r)
+		return err
+	})
+	if headgate.CodeOf(err) != headgate.CodeTooLarge {
+		t.Errorf("a record beyond the bound: %v", err)
+	}
+	r.Body = r.Body[1:]
+	if !putRecord(t, s, r) || len(getRecord(t, s, r.QID).Body) != store.MaxQuarantineRecord {
+		t.Error("a record at the bound is not kept")
+	}
 }
 
 func quarantinePages(t *testing.T, s store.Store) {

@@ -27,6 +27,9 @@ func scanQuarantine(q query) store.QuarantineRecord {
 
 // Put implements store.Quarantine.
 func (r quarantine) Put(_ context.Context, rec store.QuarantineRecord) (bool, error) {
+	if n := len(rec.Body) + len(rec.Detail); n > store.MaxQuarantineRecord {
+		return false, headgate.NewError(headgate.CodeTooLarge, "the record has %d bytes; %d can be kept", n, store.MaxQuarantineRecord)
+	}
 	q := r.query("INSERT INTO @quarantine (" + quarantineColumns + quarantineBulk +
 		") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (qid) DO NOTHING")
 	for _, s := range []string{

@@ -23,8 +23,15 @@ func (a *app) checkCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(map[string]any{"valid": true, "file": args[0]}, func(w io.Writer) {
+			out := map[string]any{"valid": true, "file": args[0]}
+			if warnings := cfg.Warnings(); len(warnings) > 0 {
+				out["warnings"] = warnings
+			}
+			return a.print(out, func(w io.Writer) {
 				fmt.Fprintf(w, "%s is valid\n", args[0])
+				for _, warning := range cfg.Warnings() {
+					fmt.Fprintf(w, "warning: %s\n", warning)
+				}
 				a.next("headgate serve --config %s", args[0])
 			})
 		},

@@ -42,6 +42,9 @@ func (a *app) printExplanation(w io.Writer, x *api.Explanation) {
 	fmt.Fprintf(w, "%s %s from %s\n", plain(e.Type), plain(e.ID), plain(e.Source))
 	fmt.Fprintf(w, "  admitted   %s by %s (%s), at %s/%s\n", when(e.Recorded), plain(e.Principal), e.Origin, e.Stream, e.Position)
 	fmt.Fprintf(w, "  contract   passed %s\n", plain(e.Contract))
+	if full, err := a.decode(e.Event); err == nil && full.Event.Header.Fence != "" { // else retention removed it
+		fmt.Fprintf(w, "  fence      %s\n", plain(full.Event.Header.Fence))
+	}
 	if e.Mended != "" {
 		fmt.Fprintf(w, "  mended     the payload was mended as its contract asks; the original is in quarantine, %s\n", plain(e.Mended))
 	}

@@ -91,8 +91,12 @@ func (a *app) printEvent(at string, raw []byte) {
 	if len(data) > 200 {
 		data = data[:200] + "…"
 	}
+	by := plain(e.Event.Header.Principal)
+	if fence := e.Event.Header.Fence; fence != "" {
+		by += " under " + plain(fence)
+	}
 	fmt.Fprintf(a.out, "%s  %s  %s  %s  ttl=%d hop=%d by %s  %s\n", when(e.Event.Header.RecordedTime), at,
-		plain(e.Event.Type), plain(e.Event.ID), e.Event.Header.TTL, e.Event.Header.Hop, plain(e.Event.Header.Principal), plain(data))
+		plain(e.Event.Type), plain(e.Event.ID), e.Event.Header.TTL, e.Event.Header.Hop, by, plain(data))
 }
 
 // pause waits, and reports whether ctx is still alive.

@@ -130,14 +130,17 @@ func (c *Contract) checkAvroJSON(text []byte) *headgate.Verdict {
 
 // AvroToJSON returns a datum of an Avro contract as JSON, in the form that the
 // package documentation describes. The code is contract_violation for a datum
-// that does not pass.
+// that does not pass, and too_large for one whose JSON would have more than
+// 1 MiB and 16 bytes for each of the datum, or more than [MaxPayloadBytes]:
+// names of fields and symbols stand in the schema once and in JSON each time.
 func (c *Contract) AvroToJSON(datum []byte) ([]byte, error) {
-	if c.avro == nil || len(datum) > MaxPayloadBytes {
+	if c.avro == nil || len(datum) > MaxPayloadBytes || !c.avro.accept(datum, c.policy.Depth) {
 		return nil, headgate.NewError(headgate.CodeContractViolation, "the payload is no Avro value of %s", c.ref)
 	}
-	out, ok := c.avro.toJSON(make([]byte, 0, 2*len(datum)+16), datum, c.policy.Depth)
+	most := avroMost(len(datum))
+	out, ok := c.avro.toJSON(datum, c.policy.Depth, most)
 	if !ok {
-		return nil, headgate.NewError(headgate.CodeContractViolation, "the payload is no Avro value of %s", c.ref)
+		return nil, headgate.NewError(headgate.CodeTooLarge, "%d bytes of Avro of %s become more than %d bytes of JSON", len(datum), c.ref, most)
 	}
 	return out, nil
 }

@@ -34,22 +34,27 @@ func (n *avroNode) optional() *avroNode {
 // documentation for the form.
 type avroToJSON struct {
 	avroWalk
-	dst []byte
+	dst  []byte
+	most int // bytes that dst may have, up to one string more
 }
 
-// toJSON appends the JSON form of a datum. False means that the datum does not
-// pass.
-func (p *avroProgram) toJSON(dst, data []byte, depth int) ([]byte, bool) {
-	if !p.accept(data, depth) {
-		return dst, false
-	}
-	w := avroToJSON{avroWalk: newAvroWalk(data, depth), dst: dst}
+// full reports whether the text has as many bytes as it may.
+func (w *avroToJSON) full() bool { return len(w.dst) > w.most }
+
+// toJSON returns the JSON form of a datum that accept has passed. False means
+// that it would have more than most bytes.
+func (p *avroProgram) toJSON(data []byte, depth, most int) ([]byte, bool) {
+	w := avroToJSON{avroWalk: newAvroWalk(data, depth), dst: make([]byte, 0, 2*len(data)+16), most: most}
 	w.write(p.root)
-	return w.dst, true
+	return w.dst, !w.full()
 }
 
-// write appends one value. Nothing can fail: the datum was accepted.
+// write appends one value. Nothing can fail: the datum was accepted. Once the
+// text is full the rest is left out.
 func (w *avroToJSON) write(n *avroNode) {
+	if w.full() {
+		return
+	}
 	switch n.op {
 	case avroNull:
 		w.dst = append(w.dst, "null"...)
@@ -93,6 +98,9 @@ func (w *avroToJSON) write(n *avroNode) {
 	case avroRecord:
 		w.dst = append(w.dst, '{')
 		for i, k := range n.kids {
+			if w.full() {
+				return
+			}
 			if i > 0 {
 				w.dst = append(w.dst, ',')
 			}
@@ -114,12 +122,15 @@ func (w *avroToJSON) writeBlocks(n *avroNode, begin, end byte) {
 	if n.op == avroMap {
 		least++ // the length of the key
 	}
-	for first := true; ; {
+	for first := true; !w.full(); {
 		count, _, _ := w.block(least)
 		if count == 0 {
 			break
 		}
 		for range count {
+			if w.full() {
+				return
+			}
 			if !first {
 				w.dst = append(w.dst, ',')
 			}

@@ -19,6 +19,9 @@ type avroRead struct {
 	work  int
 	depth int
 	rep   *[]avroFault
+	more  int  // faults that were found and are not in rep
+	most  int  // bytes that the datum may have
+	full  bool // it would have more
 }
 
 // avroFault is one fault before it is put into words.
@@ -29,9 +32,21 @@ type avroFault struct {
 	field int32 // the member that is missing
 }
 
-// avroReadBase is the work that a check of JSON may take besides what its
-// length allows.
-const avroReadBase = 1 << 14
+const (
+	// avroReadBase is the work that a check of JSON may take besides what its
+	// length allows.
+	avroReadBase = 1 << 14
+	// Names and defaults stand in the schema once, and in values without end:
+	// what one form becomes in the other is bounded by its own length.
+	avroGrowthBase    = 1 << 20
+	avroGrowthPerByte = 16
+	// maxAvroFaults bounds what is kept of the faults of one text.
+	maxAvroFaults = 1 << 14
+)
+
+// avroMost returns the bytes that so many bytes of one form, JSON or Avro, may
+// become in the other.
+func avroMost(n int) int { return min(avroGrowthBase+avroGrowthPerByte*n, MaxPayloadBytes) }
 
 // readJSON encodes a JSON text as a datum. It returns the datum, or else the
 // faults; with want false it stops at the first fault, and tells none.
@@ -45,37 +60,72 @@ func (p *avroProgram) readJSON(text []byte, pol Policy, want bool) (datum []byte
 	if fault != nil {
 		return nil, []headgate.Violation{faultViolation(fault)}, 0, false
 	}
-	r := &avroRead{t: &t, work: avroReadBase + budgetPerByte*len(text), depth: pol.Depth}
+	r := newAvroRead(&t, pol.Depth, avroMost(len(text)))
 	if r.value(p.root, 0) {
 		return r.dst, nil, 0, true
 	}
 	if !want || r.work < 0 {
-		return nil, []headgate.Violation{tooComplex()}, 0, false
+		return nil, []headgate.Violation{r.spent()}, 0, false
 	}
-	r = &avroRead{t: &t, work: avroReadBase + budgetPerByte*len(text), depth: pol.Depth, rep: new([]avroFault)}
+	r = newAvroRead(&t, pol.Depth, avroMost(len(text)))
+	r.rep = new([]avroFault)
 	r.value(p.root, 0)
 	if r.work < 0 || len(*r.rep) == 0 {
-		return nil, []headgate.Violation{tooComplex()}, 0, false
+		return nil, []headgate.Violation{r.spent()}, 0, false
 	}
 	faults, truncated = r.report()
 	return nil, faults, truncated, false
 }
 
-// encodeDefault encodes the default of a field.
-func (p *avroProgram) encodeDefault(n *avroNode, text []byte) ([]byte, bool) {
+func newAvroRead(t *tape, depth, most int) *avroRead {
+	return &avroRead{t: t, work: avroReadBase + budgetPerByte*len(t.text), depth: depth, most: most}
+}
+
+// spent says which bound ended the check.
+func (r *avroRead) spent() headgate.Violation {
+	v := tooComplex()
+	if r.full {
+		v.Got = "a payload that becomes more than " + plural(r.most, "byte", "bytes") + " in Avro, with the defaults of what it leaves out"
+		v.Want = "a payload that becomes at most " + plural(r.most, "byte", "bytes") + " in Avro"
+	}
+	return v
+}
+
+// encodeDefault encodes the default of a field into at most so many bytes. Not
+// ok with full means that it would take more.
+func (p *avroProgram) encodeDefault(n *avroNode, text []byte, most int) (enc []byte, full, ok bool) {
 	t, fault := readTape(text, jsontext.Limits{Depth: maxDepth, NumberLength: maxNumberLength, Exponent: maxExponent}, nil)
 	if fault != nil {
-		return nil, false
+		return nil, false, false
 	}
-	r := &avroRead{t: &t, work: avroReadBase + budgetPerByte*len(text), depth: maxDepth}
-	ok := r.value(n, 0)
-	return r.dst, ok
+	r := newAvroRead(&t, maxDepth, most)
+	ok = r.value(n, 0)
+	return r.dst, r.full, ok
+}
+
+// room reports whether the datum may have n more bytes; what it says no to
+// ends the check.
+func (r *avroRead) room(n int) bool {
+	if n > r.most-len(r.dst) {
+		r.full, r.work = true, -1
+		return false
+	}
+	return true
+}
+
+// note keeps a fault. What is beyond the bound is counted alone.
+func (r *avroRead) note(f avroFault) {
+	if len(*r.rep) >= maxAvroFaults {
+		r.more++
+		return
+	}
+	*r.rep = append(*r.rep, f)
 }
 
 // fault notes a fault, where faults are asked for.
 func (r *avroRead) fault(code headgate.ViolationCode, n *avroNode, v int32) bool {
 	if r.rep != nil {
-		*r.rep = append(*r.rep, avroFault{code: code, n: n, v: v})
+		r.note(avroFault{code: code, n: n, v: v})
 	}
 	return false
 }
@@ -90,7 +140,7 @@ func (r *avroRead) chunk(b []byte) { r.long(int64(len(b))); r.dst = append(r.dst
 
 // value reads one value; it is the twin of avroWalk.value.
 func (r *avroRead) value(n *avroNode, v int32) bool {
-	if r.work--; r.work < 0 {
+	if r.work--; r.work < 0 || !r.room(0) {
 		return false
 	}
 	val := &r.t.values[v]
@@ -250,6 +300,9 @@ func (r *avroRead) binary(n *avroNode, v int32) bool {
 		}
 		b = d.unscaled(n.decimal.scale)
 		if n.op == avroFixed {
+			if !r.room(n.size) {
+				return false
+			}
 			b = signExtend(b, n.size)
 		}
 	default:
@@ -293,15 +346,20 @@ func (d decimal) unscaled(scale int) []byte {
 	return b
 }
 
+// signExtend puts a two's complement number into at least so many bytes.
 func signExtend(b []byte, size int) []byte {
-	for len(b) < size {
-		fill := byte(0)
-		if b[0] >= 0x80 {
-			fill = 0xff
-		}
-		b = append([]byte{fill}, b...)
+	if len(b) >= size {
+		return b
 	}
-	return b
+	out := make([]byte, size)
+	head := out[:size-len(b)]
+	if b[0] >= 0x80 {
+		for i := range head {
+			head[i] = 0xff
+		}
+	}
+	copy(out[len(head):], b)
+	return out
 }
 
 func (r *avroRead) list(n *avroNode, v int32) bool {
@@ -331,6 +389,9 @@ func (r *avroRead) list(n *avroNode, v int32) bool {
 
 func (r *avroRead) record(n *avroNode, v int32) bool {
 	val := &r.t.values[v]
+	if r.work -= len(n.fields) / 4; r.work < 0 {
+		return false
+	}
 	members := make([]int32, len(n.fields))
 	ok := true
 	for child := v + 1; child < val.next; child = r.t.values[child].next {
@@ -354,12 +415,18 @@ func (r *avroRead) record(n *avroNode, v int32) bool {
 				}
 			}
 		case f.hasDefault:
+			if !f.ready { // while defaults are encoded: it may rest on this one
+				return false
+			}
+			if r.work -= 1 + len(f.encoded)/64; r.work < 0 || !r.room(len(f.encoded)) {
+				return false
+			}
 			r.dst = append(r.dst, f.encoded...)
 		default:
 			if ok = false; r.rep == nil {
 				return false
 			}
-			*r.rep = append(*r.rep, avroFault{code: headgate.ViolationMissingRequired, n: n, v: v, field: int32(i)})
+			r.note(avroFault{code: headgate.ViolationMissingRequired, n: n, v: v, field: int32(i)})
 		}
 	}
 	return ok
@@ -438,18 +505,21 @@ func (r *avroRead) union(n *avroNode, v int32) bool {
 // explainBranches reports why the branch does not match that is nearest to
 // match, and of that branch alone.
 func (r *avroRead) explainBranches(n *avroNode, likely []int, v int32) {
-	rep := r.rep
+	rep, more := r.rep, r.more
 	var best []avroFault
+	fewest := 0
 	for _, i := range likely {
 		var list []avroFault
-		r.rep = &list
+		r.rep, r.more = &list, 0
 		r.value(n.kids[i], v)
-		if len(list) > 0 && (best == nil || len(list) < len(best)) {
-			best = list
+		if found := len(list) + r.more; found > 0 && (best == nil || found < fewest) {
+			best, fewest = list, found
 		}
 	}
-	r.rep = rep
-	*r.rep = append(*r.rep, best...)
+	r.rep, r.more = rep, more+fewest-len(best)
+	for _, f := range best {
+		r.note(f)
+	}
 }
 
 func (n *avroNode) has(op avroOp) bool {

@@ -50,7 +50,7 @@ type avroNode struct {
 	max     int64       // time of day: first value that is too large
 	item    *avroNode   // of an array or a map
 	kids    []*avroNode // fields of a record, branches of a union
-	steps   []*avroNode // a record's fields, nested records laid out flat; see flatten
+	steps   []avroStep  // a record's fields, nested records laid out flat; see flatten
 	inner   int         // records that steps were laid out through, at the deepest
 	decimal *avroDecimalRule
 
@@ -64,9 +64,17 @@ type avroNode struct {
 	minVisits int    // nodes that the shortest encoding visits
 }
 
+// avroStep is a place among the fields of a record that is laid out flat, so
+// many records below it.
+type avroStep struct {
+	n     *avroNode
+	below int
+}
+
 type avroField struct {
 	name       string
 	hasDefault bool
+	ready      bool   // encoded is the default
 	encoded    []byte // the default, in binary
 }
 
@@ -101,10 +109,11 @@ const (
 // need one another.
 func compileAvro(schema []byte, references [][]byte, rsn *reasons) *avroProgram {
 	var cache avro.SchemaCache
-	for i, text := range append(references[:len(references):len(references)], schema) {
-		if parseSchema(text, rsn) == nil && !rsn.empty() {
-			return nil
-		}
+	texts := append(references[:len(references):len(references)], schema)
+	if screenDefaults(texts, rsn); !rsn.empty() {
+		return nil
+	}
+	for i, text := range texts {
 		parsed, err := cache.Parse(string(text))
 		if err != nil {
 			rsn.add("", "%s", avroWords(err))
@@ -149,7 +158,9 @@ func lowerAvro(parsed *avro.Schema, schema []byte, bundled bool, rsn *reasons) *
 	if !rsn.empty() {
 		return nil
 	}
-	l.defaults()
+	if l.defaults(); !rsn.empty() {
+		return nil
+	}
 	for _, n := range l.all {
 		if n.op == avroRecord {
 			l.flatten(n)
@@ -165,6 +176,8 @@ type avroLowering struct {
 	named map[string]*avroNode
 	all   []*avroNode
 	steps int // laid out flat so far
+	// screen says that defaults stand under defaultProp; see screenDefaults.
+	screen bool
 	// defaults wait to be encoded until everything is known.
 	pending []avroDefault
 }
@@ -252,6 +265,9 @@ func (l *avroLowering) lowerNamed(n *avroNode, s *avro.SchemaNode, space string)
 			n.fields[i] = avroField{name: f.Name, hasDefault: f.HasDefault}
 			kid := l.lower(&f.Type, space, at+"/type")
 			n.kids = append(n.kids, kid)
+			if v, ok := f.Props[defaultProp]; ok && l.screen {
+				l.pending = append(l.pending, avroDefault{&n.fields[i], kid, v, at + "/default"})
+			}
 			if f.HasDefault {
 				l.pending = append(l.pending, avroDefault{&n.fields[i], kid, f.Default, at + "/default"})
 			}
@@ -374,43 +390,21 @@ func (l *avroLowering) flatten(n *avroNode) {
 	if n.steps != nil {
 		return
 	}
-	n.steps = make([]*avroNode, 0, len(n.kids))
+	n.steps = make([]avroStep, 0, len(n.kids))
 	for i, k := range n.kids {
 		if k.op == avroRecord {
 			l.flatten(k)
 			room := maxAvroSteps - len(n.steps) - (len(n.kids) - i)
 			if len(k.steps) <= room && l.steps+len(k.steps) <= maxAvroNodes {
-				n.steps = append(n.steps, k.steps...)
+				for _, st := range k.steps {
+					n.steps = append(n.steps, avroStep{st.n, st.below + 1})
+				}
 				n.inner = max(n.inner, k.inner+1)
 				l.steps += len(k.steps)
 				continue
 			}
 		}
-		n.steps = append(n.steps, k)
-	}
-}
-
-// defaults encodes the defaults of fields, for payloads in JSON that leave
-// them out.
-func (l *avroLowering) defaults() {
-	waiting := l.pending
-	for len(waiting) > 0 { // a default may rest on another one
-		var left []avroDefault
-		for _, d := range waiting {
-			enc, ok := l.p.encodeDefault(d.node, avroDefaultText(nil, d.value))
-			if !ok {
-				left = append(left, d)
-				continue
-			}
-			d.field.encoded = enc
-		}
-		if len(left) == len(waiting) {
-			break
-		}
-		waiting = left
-	}
-	for _, d := range waiting {
-		d.field.hasDefault = false // JSON cannot say it
+		n.steps = append(n.steps, avroStep{k, 0})
 	}
 }
 

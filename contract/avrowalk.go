@@ -133,10 +133,10 @@ func (w *avroWalk) value(n *avroNode) bool {
 }
 
 func (w *avroWalk) container(n *avroNode) bool {
-	levels := n.inner + 1
-	if w.depth -= levels; w.depth < 0 {
+	if w.depth <= n.inner { // what is laid out flat counts as what it is
 		return false
 	}
+	w.depth--
 	ok := true
 	switch n.op {
 	case avroRecord:
@@ -149,15 +149,16 @@ func (w *avroWalk) container(n *avroNode) bool {
 	default:
 		ok = w.entries(n.item)
 	}
-	w.depth += levels
+	w.depth++
 	return ok
 }
 
 // steps reads values one after the other. What is most of any event, short
 // strings and small numbers, is read right here; their visits were counted.
-func (w *avroWalk) steps(steps []*avroNode) bool {
+func (w *avroWalk) steps(steps []avroStep) bool {
 	data, pos := w.data, w.pos
-	for _, n := range steps {
+	for i := range steps {
+		n := steps[i].n
 		if pos < len(data) && data[pos] < 0x80 {
 			b := data[pos]
 			switch n.op {
@@ -192,11 +193,11 @@ func (w *avroWalk) steps(steps []*avroNode) bool {
 				}
 			}
 		}
-		w.pos, w.work = pos, w.work+1
+		w.pos, w.work, w.depth = pos, w.work+1, w.depth-steps[i].below
 		if !w.value(n) {
 			return false
 		}
-		pos = w.pos
+		pos, w.depth = w.pos, w.depth+steps[i].below
 	}
 	w.pos = pos
 	return true

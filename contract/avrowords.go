@@ -48,6 +48,7 @@ func (r *avroRead) report() ([]headgate.Violation, int) {
 	})
 	truncated := max(0, len(list)-headgate.MaxViolations)
 	list = list[:len(list)-truncated]
+	truncated += r.more
 	out := make([]headgate.Violation, len(list))
 	pl := newPlaces(r.t.text)
 	for i, f := range list {

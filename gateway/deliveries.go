@@ -63,12 +63,17 @@ func (g *Gateway) pull(c *Call) error {
 	}
 	b := make([]byte, 0, 64+512*len(ds))
 	b = append(b, `{"deliveries":[`...)
+	converted := 0
 	for i := range ds {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		if g.cfg.Registry != nil {
-			ds[i].Event = g.cfg.Registry.View(c.Context(), ds[i].Event, req.Data)
+		if g.cfg.Registry != nil && converted < maxConverted {
+			view := g.cfg.Registry.View(c.Context(), ds[i].Event, req.Data)
+			if view != ds[i].Event {
+				converted += len(view.Data)
+			}
+			ds[i].Event = view
 		}
 		if b, err = appendDelivery(b, &ds[i]); err != nil {
 			return err
@@ -77,6 +82,10 @@ func (g *Gateway) pull(c *Call) error {
 	c.write(http.StatusOK, api.TypeJSON, append(b, "]}\n"...))
 	return nil
 }
+
+// maxConverted bounds the bytes that one answer converts to the encoding its
+// reader asks for. What is beyond comes as it was sent.
+const maxConverted = 64 << 20
 
 // ReadAs checks the encoding that a reader asks for: json, avro, or none for
 // the data as it was sent.

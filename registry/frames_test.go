@@ -300,3 +300,20 @@ func TestAvroOfBefore(t *testing.T) {
 		t.Errorf("%+v", reg)
 	}
 }
+
+// TestViewThatGrowsTooMuch: data whose JSON would be far longer comes as it was
+// sent.
+func TestViewThatGrowsTooMuch(t *testing.T) {
+	r := openLevel(t, openStore(t), compat.None)
+	reg := registerAvro(t, r, "grows", `{"type":"array","items":{"type":"enum","name":"E","symbols":["`+strings.Repeat("S", 1000)+`"]}}`)
+	e := &headgate.Event{
+		DataContentType: headgate.MediaTypeAvro, DataSchema: (&headgate.ContractRef{Subject: "grows", Version: reg.Version}).String(),
+		Data: append([]byte{0x80, 0x89, 0x7a}, make([]byte, 1_000_001)...), // one million items
+	}
+	if _, err := r.JSON(t.Context(), e); headgate.CodeOf(err) != headgate.CodeTooLarge {
+		t.Errorf("%v", err)
+	}
+	if view := r.View(t.Context(), e, AsJSON); view != e {
+		t.Errorf("%s with %d bytes", view.DataContentType, len(view.Data))
+	}
+}

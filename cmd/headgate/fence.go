@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,13 +16,14 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/lease/fencepg"
 	"github.com/headgate/headgate/lease/fencesqlite"
+	"github.com/headgate/headgate/lease/fencetable"
 )
 
 // fencing are the flags of lease fence-table.
 type fencing struct {
 	resource, schema, node string
 	grant                  []string
-	dry, remove            bool
+	dry, remove, create    bool
 }
 
 // fencedTable is what lease fence-table did, or would do.
@@ -38,11 +41,17 @@ func (a *app) fenceTableCommand() *cobra.Command {
 		Long: "Installs the guard into a PostgreSQL database (postgres://… or env:NAME) or an SQLite file, and\n" +
 			"triggers on the table: from then on every statement needs the fence of its rows' resource.\n" +
 			"When a node keeps its state in the same PostgreSQL database, its leases are what counts. Else a\n" +
-			"new holder seals the database with its grant before it uses it.",
+			"new holder seals the database with its grant before it uses it.\n\n" +
+			"With --create TABLE is made a fence table itself: what leases.seal.NAME.table names, for programs\n" +
+			"that check in their own transactions.",
 		Example: "  headgate lease fence-table env:APP_DB tickets --resource 'ticket/{id}' --grant app --dry-run\n" +
-			"  headgate lease fence-table ./app.db tickets --resource 'ticket/{id}'",
+			"  headgate lease fence-table ./app.db tickets --resource 'ticket/{id}'\n" +
+			"  headgate lease fence-table ./stock.db headgate_fences --create",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.resource == "" && !f.remove {
+			if f.create && (f.resource != "" || f.remove || len(f.grant) > 0) {
+				return usagef("--create goes without --resource, --remove and --grant")
+			}
+			if f.resource == "" && !f.remove && !f.create {
 				return usagef("--resource says which resource a row belongs to, such as 'ticket/{id}'")
 			}
 			db, err := reference(args[0])
@@ -50,7 +59,9 @@ func (a *app) fenceTableCommand() *cobra.Command {
 				return err
 			}
 			out := fencedTable{Table: args[1], Done: !f.dry}
-			if isPostgres(db) {
+			if f.create {
+				err = f.fenceTable(cmd.Context(), db, &out)
+			} else if isPostgres(db) {
 				err = f.postgres(cmd.Context(), db, &out)
 			} else {
 				err = f.sqlite(cmd.Context(), db, &out)
@@ -67,6 +78,7 @@ func (a *app) fenceTableCommand() *cobra.Command {
 	flags.StringVar(&f.node, "node", "auto", "schema of a node's state in this database, none, or auto to look for one (PostgreSQL)")
 	flags.StringSliceVar(&f.grant, "grant", nil, "roles that may call the guard, public for all (PostgreSQL)")
 	flags.BoolVar(&f.dry, "dry-run", false, "print the SQL and change nothing")
+	flags.BoolVar(&f.create, "create", false, "create TABLE as a fence table, unless it is there")
 	flags.BoolVar(&f.remove, "remove", false, "take the table from under fences")
 	return cmd
 }
@@ -74,6 +86,10 @@ func (a *app) fenceTableCommand() *cobra.Command {
 func (a *app) printFenced(w io.Writer, out *fencedTable, db string) {
 	if !out.Done {
 		fmt.Fprint(w, out.Scripts)
+		return
+	}
+	if out.Leases == fencesInTable {
+		fmt.Fprintf(w, "%s: a fence table, for leases.seal.NAME.table\n", plain(out.Table))
 		return
 	}
 	if out.Leases == "" {
@@ -84,6 +100,37 @@ func (a *app) printFenced(w io.Writer, out *fencedTable, db string) {
 	if strings.HasPrefix(db, "env:") {
 		a.next("headgate doctor --fencing %s", db)
 	}
+}
+
+// fencesInTable is where the guard of a fence table looks.
+const fencesInTable = "the table itself, which new holders seal"
+
+// fenceTable creates a fence table, which programs check by themselves.
+func (f *fencing) fenceTable(ctx context.Context, db string, out *fencedTable) (err error) {
+	table := fencetable.Table{Dialect: fencetable.SQLite, Name: out.Table}
+	open := func() (*sql.DB, error) { return driver.Open(sqliteFile(db)) }
+	if isPostgres(db) {
+		table.Dialect, open = fencetable.Postgres, func() (*sql.DB, error) { return sql.Open("pgx", db) }
+	} else if _, err := os.Stat(db); err != nil {
+		return headgate.NewError(headgate.CodeNotFound, "there is no database file %s", db)
+	}
+	script, err := table.Script()
+	if err != nil {
+		return headgate.NewError(headgate.CodeInvalidArgument, "%s", headgate.AsError(err).Detail)
+	}
+	out.Leases, out.Scripts = fencesInTable, script+";\n"
+	if f.dry {
+		return nil
+	}
+	to, err := open()
+	if err != nil {
+		return &headgate.Error{Code: headgate.CodeUnavailable, Detail: "the database cannot be opened", Err: err}
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	if err := table.Create(ctx, to); err != nil {
+		return &headgate.Error{Code: headgate.CodeUnavailable, Detail: "the table was not created", Err: err}
+	}
+	return nil
 }
 
 // reference reads env:NAME, and everything else as it is.

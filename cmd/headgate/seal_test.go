@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,7 +14,6 @@ import (
 	"github.com/headgate/headgate/lease"
 	"github.com/headgate/headgate/lease/fencepg"
 	"github.com/headgate/headgate/lease/fencesqlite"
-	"github.com/headgate/headgate/lease/fencetable"
 	"github.com/headgate/headgate/node"
 )
 
@@ -31,9 +31,7 @@ func TestSealTargets(t *testing.T) {
 	if err := fencesqlite.Install(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
-	if err := (fencetable.Table{Dialect: fencetable.SQLite, Name: "fences"}).Create(t.Context(), db); err != nil {
-		t.Fatal(err)
-	}
+	createFenceTable(t, file, "fences")
 	for _, table := range []string{"", "fences"} {
 		seal, done, err := sealSQLite(node.SealOptions{URL: "sqlite:" + file, Table: table})
 		if err != nil {
@@ -65,7 +63,7 @@ func TestSealPostgresTargets(t *testing.T) {
 	if err := conn.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	pgtest.Exec(t, url, `CREATE TABLE "`+table+`" (resource TEXT PRIMARY KEY, epoch BIGINT NOT NULL, nonce BYTEA NOT NULL, UNIQUE (resource, epoch))`)
+	createFenceTable(t, url, table)
 	for _, o := range []node.SealOptions{{URL: url, Schema: functions}, {URL: url, Table: table}} {
 		seal, done, err := sealPostgres(o)
 		if err != nil {
@@ -81,6 +79,18 @@ func TestSealPostgresTargets(t *testing.T) {
 	defer done()
 	if err := seal(t.Context(), lease.Fence{Resource: "ticket/1", Epoch: 7, Nonce: make([]byte, 16)}); err == nil {
 		t.Error("a database without guards was sealed")
+	}
+}
+
+// createFenceTable is lease fence-table DB TABLE --create, which may be repeated.
+func createFenceTable(t *testing.T, db, table string) {
+	t.Helper()
+	for range 2 {
+		root := (&app{streams: streams{out: io.Discard, err: io.Discard}}).root()
+		root.SetArgs([]string{"lease", "fence-table", db, table, "--create"})
+		if err := root.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -107,6 +107,12 @@ func plainName(s string) bool {
 	return len(s) > 0 && len(s) <= 63
 }
 
+// Script returns the statement by which Create creates the table.
+func (t Table) Script() (string, error) {
+	q, err := t.sql()
+	return q.create, err
+}
+
 // Create creates the table unless it is there.
 func (t Table) Create(ctx context.Context, db *sql.DB) error {
 	q, err := t.sql()

@@ -146,4 +146,5 @@ func (p *program) annotateNodes(l *lint) {
 			p.sensitive = p.sensitive || a.sensitive
 		}
 	}
+	p.markSecrets()
 }

@@ -241,14 +241,14 @@ func (c *Contract) diagnose(payload []byte) *headgate.Verdict {
 	}
 	lim := c.policy.limits()
 	if fault := jsontext.Check(payload, lim); fault != nil {
-		verdict.Violations = []headgate.Violation{faultViolation(fault)}
+		verdict.Violations = []headgate.Violation{c.prog.fault(fault)}
 		return verdict
 	}
 	buf := c.takeTape()
 	t, fault := readTape(payload, lim, *buf)
 	defer func() { c.giveTape(buf, t.values) }()
 	if fault != nil {
-		verdict.Violations = []headgate.Violation{faultViolation(fault)}
+		verdict.Violations = []headgate.Violation{c.prog.fault(fault)}
 		return verdict
 	}
 	e := newEvaluator(c.prog, &t)

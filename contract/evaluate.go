@@ -29,10 +29,10 @@ type evaluator struct {
 	undo     []int32
 	// applied lists the schemas that spoke about an object, for near names.
 	applied map[int32][]*node
-	// sensitive lists the values that reports may not show.
-	sensitive map[int32]bool
-	key       []byte
-	hash      maphash.Hash
+	// hiding says what reports may not show; nil: nothing.
+	hiding *hiding
+	key    []byte
+	hash   maphash.Hash
 }
 
 func newEvaluator(p *program, t *tape) *evaluator {
@@ -112,9 +112,6 @@ func (e *evaluator) rollback(mark int) []int32 {
 func (e *evaluator) eval(n *node, v int32, ev *evals, rep *report) bool {
 	if e.work++; e.over() {
 		return false
-	}
-	if n.sensitive && rep != nil {
-		e.hide(v)
 	}
 	if n.always != 0 {
 		if n.always < 0 && rep != nil {

@@ -37,6 +37,7 @@ func (g *Guesses) Add(v *headgate.Verdict) {
 		last := x.At[strings.LastIndexByte(x.At, '/')+1:]
 		name := strings.ReplaceAll(strings.ReplaceAll(last, "~1", "/"), "~0", "~")
 		switch {
+		case name == hiddenMark:
 		case x.Code == headgate.ViolationUnknownProperty:
 			meant := found[name]
 			if len(x.Near) > 0 {

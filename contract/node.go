@@ -41,6 +41,11 @@ type node struct {
 	aliases   []string
 	fallback  json.RawMessage
 	sensitive bool
+	// Found at the end, where any schema is sensitive: whether one is here or
+	// below, among the members' schemas, among the items'; and what a reference
+	// may also come to that depends on how it is reached.
+	secretBelow, secretMembers, secretItems bool
+	mayBe                                   []*node
 }
 
 // union is anyOf or oneOf.
@@ -382,8 +387,8 @@ func asPattern(re jsonschema.Regexp) *pattern {
 	case *pattern:
 		return re
 	case *regexp.Regexp:
-		return &pattern{re, maxPatternProgram}
+		return newPattern(re, maxPatternProgram, maxPatternProgram)
 	default:
-		return &pattern{regexp.MustCompile(regexp.QuoteMeta(re.String())), maxPatternProgram}
+		return newPattern(regexp.MustCompile(regexp.QuoteMeta(re.String())), maxPatternProgram, maxPatternProgram)
 	}
 }

@@ -149,6 +149,9 @@ func (r *repairer) examine(text []byte) *diagnosis {
 	g.valid = e.decide(g.rep)
 	r.work -= e.work
 	g.rep.finish()
+	if !g.valid {
+		e.hideSensitive()
+	}
 	if e.over() || g.rep.size() > maxRepairFindings || !g.valid && g.rep.size() == 0 {
 		return nil
 	}
@@ -169,7 +172,7 @@ const sureUnwrap = 0.4
 func (r *repairer) unwrap(d *draft, g *diagnosis) bool {
 	t := g.e.t
 	root := &t.values[0]
-	if root.kind != kindObject || root.count != 1 || len(t.name(1)) > maxPathToken || t.values[1].kind != kindObject {
+	if root.kind != kindObject || root.count != 1 || len(t.name(1)) > maxPathToken || t.values[1].kind != kindObject || g.e.hiddenName(1) {
 		return false
 	}
 	if n := r.c.prog.root; !n.wantsObject(8) || hasName(spread([]*node{n}), string(t.name(1))) {

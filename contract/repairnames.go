@@ -42,12 +42,14 @@ func (o *objectRules) declares(name string) bool {
 // aliased returns the property that a name is an alias of, or "".
 func (o *objectRules) aliased(alias string) string {
 	for _, name := range o.names {
-		if slices.Contains(o.props[name].aliases, alias) {
+		if o.props[name].hasAlias(alias) {
 			return name
 		}
 	}
 	return ""
 }
+
+func (n *node) hasAlias(name string) bool { return slices.Contains(n.aliases, name) }
 
 // fitsPattern reports whether a pattern of the object matches a name.
 func (o *objectRules) fitsPattern(name []byte) bool {
@@ -74,17 +76,30 @@ func spread(schemas []*node) []*node {
 	}
 	add(schemas...)
 	for i := 0; i < len(out); i++ {
-		n := out[i]
-		add(n.ref, n.recRef, n.dynRef, n.not, n.ifs, n.then, n.otherwise)
-		add(n.allOf...)
-		for _, u := range []*union{n.anyOf, n.oneOf} {
-			if u != nil {
-				add(u.branches...)
-			}
+		add(inPlace(out[i])...)
+	}
+	return out
+}
+
+// inPlace lists the schemas that a schema applies, or may apply, to the same
+// value.
+func inPlace(n *node) []*node {
+	var out []*node
+	for _, c := range [...]*node{n.ref, n.recRef, n.dynRef, n.not, n.ifs, n.then, n.otherwise} {
+		if c != nil {
+			out = append(out, c)
 		}
-		if n.object != nil {
-			for k := range n.object.dependencies {
-				add(n.object.dependencies[k].node)
+	}
+	out = append(append(out, n.mayBe...), n.allOf...)
+	for _, u := range [...]*union{n.anyOf, n.oneOf} {
+		if u != nil {
+			out = append(out, u.branches...)
+		}
+	}
+	if n.object != nil {
+		for k := range n.object.dependencies {
+			if d := n.object.dependencies[k].node; d != nil {
+				out = append(out, d)
 			}
 		}
 	}

@@ -65,7 +65,18 @@ func (s *stepper) step(f *finding) bool {
 }
 
 func (s *stepper) dropMember(v int32) bool {
-	return s.take(s.e.t.drop(v, headgate.StepDrop, 0.3))
+	return s.drop(v, headgate.StepDrop, 0.3)
+}
+
+// drop takes a member away, unless its place may not be shown.
+func (s *stepper) drop(v int32, step headgate.RepairStep, confidence float64) bool {
+	return s.e.hiddenPath(v) < 0 && s.take(s.e.t.drop(v, step, confidence))
+}
+
+// rename gives a member another name, unless its own may not be shown.
+func (s *stepper) rename(v int32, kind nameKind, name string) bool {
+	s.renamed[v] = true
+	return s.e.hiddenPath(v) < 0 && s.take(s.e.t.rename(v, kind.step, kind.confidence, name))
 }
 
 // How sure a rename is, by how the name was found.
@@ -88,11 +99,10 @@ func (s *stepper) missing(f *finding) bool {
 			return false // who could say which one
 		}
 		if len(found) == 1 && s.unambiguous(kind, found[0], f.n, f.name) {
-			s.renamed[found[0]] = true
-			return s.take(s.e.t.rename(found[0], kind.step, kind.confidence, f.name))
+			return s.rename(found[0], kind, f.name)
 		}
 	}
-	if s.level == levelLossless {
+	if s.level == levelLossless || s.e.hiddenProperty(f.val, f.name) || s.e.hiddenPath(f.val) >= 0 {
 		return false
 	}
 	value := onlyValue(f.n.property(f.name, 8))
@@ -128,7 +138,9 @@ type nameKind struct {
 // nameKinds lists the ways that the level allows, the surest first.
 func (s *stepper) nameKinds() []nameKind {
 	kinds := []nameKind{
-		{headgate.StepAlias, 1, (*stepper).isAlias},
+		{headgate.StepAlias, 1, func(s *stepper, object int32, n *node, name, declared string) bool {
+			return s.e.isAlias(object, n, name, declared)
+		}},
 		{headgate.StepSpelling, 1, func(_ *stepper, _ int32, _ *node, name, declared string) bool {
 			return foldName(name) == foldName(declared)
 		}},
@@ -162,21 +174,6 @@ func foldName(name string) string {
 		return name
 	}
 	return folded
-}
-
-// isAlias reports whether a schema that applied to the object has the name as
-// an alias of the declared one.
-func (s *stepper) isAlias(object int32, n *node, name, declared string) bool {
-	for _, a := range append([]*node{n}, s.e.applied[object]...) {
-		if sub := a.property(declared, 8); sub != nil {
-			for _, alias := range sub.aliases {
-				if alias == name {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }
 
 // absent lists the declared names that the object does not have.
@@ -256,8 +253,7 @@ func (s *stepper) unknown(f *finding) bool {
 			break // a tie is refused
 		}
 		if len(found) == 1 && s.onlyOne(kind, f, found[0]) {
-			s.renamed[f.val] = true
-			return s.take(s.e.t.rename(f.val, kind.step, kind.confidence, found[0]))
+			return s.rename(f.val, kind, found[0])
 		}
 	}
 	return s.level > levelLossless && s.dropMember(f.val)

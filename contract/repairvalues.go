@@ -11,7 +11,7 @@ import (
 
 // replace sets a value, unless it may not be shown: a patch would show it.
 func (s *stepper) replace(v int32, step headgate.RepairStep, confidence float64, text []byte) bool {
-	if s.e.hidden(v) {
+	if s.e.hiddenWithin(v) || s.e.hiddenPath(v) >= 0 {
 		return false
 	}
 	return s.take(s.e.t.replace(v, step, confidence, text))
@@ -38,7 +38,7 @@ func (s *stepper) wrongType(f *finding) bool {
 	case v.kind == kindString && s.fromString(f.val, want):
 		return true
 	case v.kind == kindNull && v.nameEnd > 0:
-		return s.take(s.e.t.drop(f.val, headgate.StepDropNull, 0.9))
+		return s.drop(f.val, headgate.StepDropNull, 0.9)
 	case v.kind == kindNumber && want&typeBoolean != 0 && isBit(s.e.t.raw(f.val)):
 		return s.replace(f.val, headgate.StepTruthWord, 0.6, truthText(s.e.t.raw(f.val)[0] == '1'))
 	case (v.kind == kindNumber || v.kind == kindBoolean) && want&typeString != 0:

@@ -11,6 +11,7 @@ import (
 
 // violations puts a finished report into words.
 func (e *evaluator) violations(r *report) ([]headgate.Violation, int) {
+	e.hideSensitive()
 	list := r.list
 	truncated := r.dropped
 	if len(list) > headgate.MaxViolations {
@@ -21,7 +22,7 @@ func (e *evaluator) violations(r *report) ([]headgate.Violation, int) {
 	pl := newPlaces(e.t.text)
 	for i := range list {
 		f := &list[i]
-		v := headgate.Violation{Code: f.code, At: e.t.pointer(f.val), Offset: int(r.offset(f)), SchemaAt: schemaAt(f)}
+		v := headgate.Violation{Code: f.code, At: e.pointer(f.val), Offset: int(r.offset(f)), SchemaAt: schemaAt(f)}
 		v.Line, v.Column = pl.advance(v.Offset)
 		v.Got = e.got(f.val)
 		e.explain(f, &v)
@@ -67,6 +68,11 @@ func (e *evaluator) explain(f *finding, v *headgate.Violation) {
 			v.Fix = fix
 		}
 	case headgate.ViolationNotConst, headgate.ViolationNotInEnum:
+		if e.hidden(f.val) {
+			v.Want = "a value that the contract lists"
+			v.Fix = fmt.Sprintf("Set %s to %s.", pointerWords(v.At), v.Want)
+			return
+		}
 		words := wantedWords(f)
 		v.Want = oneOfWords(words)
 		v.Near = e.nearValues(f.val, words)
@@ -182,13 +188,17 @@ func (e *evaluator) explainMissing(f *finding, v *headgate.Violation) {
 	v.Got = "absent"
 	name := clipQuote(f.name)
 	v.Want = "any value"
-	if f.code == headgate.ViolationMissingRequired && f.words != nil {
+	if e.hiddenProperty(f.val, f.name) {
+		v.Want = "a value that the contract marks as sensitive"
+	} else if f.code == headgate.ViolationMissingRequired && f.words != nil {
 		v.Want = oneOfWords(f.words)
 	} else if sub := f.n.property(f.name, 8); sub != nil {
 		v.Want = describe(sub)
 	}
-	v.Near = nearest(f.name, e.strangers(f.val, f.n))
-	object := pointerWords(e.t.pointer(f.val))
+	if !e.hidden(f.val) {
+		v.Near = e.meantFor(f)
+	}
+	object := pointerWords(e.pointer(f.val))
 	switch {
 	case f.code == headgate.ViolationDependency:
 		v.Fix = fmt.Sprintf("Add the property %s to %s (%s): the property %s asks for it.", name, object, v.Want, clipQuote(f.words[0]))
@@ -198,6 +208,33 @@ func (e *evaluator) explainMissing(f *finding, v *headgate.Violation) {
 		v.Fix = fmt.Sprintf("Add the property %s to %s (%s).", name, object, v.Want)
 	}
 	v.Near = clipAll(v.Near)
+}
+
+// meantFor lists the members that are likely the missing one under another
+// name: its aliases, or else what is near.
+func (e *evaluator) meantFor(f *finding) []string {
+	var aliases []string
+	strangers := e.strangers(f.val, f.n)
+	for _, name := range strangers {
+		if e.isAlias(f.val, f.n, name, f.name) {
+			aliases = append(aliases, name)
+		}
+	}
+	if len(aliases) > 0 {
+		return aliases[:min(len(aliases), nearMax)]
+	}
+	return nearest(f.name, strangers)
+}
+
+// isAlias reports whether a schema that applied to the object has the name as
+// an alias of the declared one.
+func (e *evaluator) isAlias(object int32, n *node, name, declared string) bool {
+	for _, a := range append([]*node{n}, e.applied[object]...) {
+		if sub := a.property(declared, 8); sub != nil && sub.hasAlias(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // property finds what a schema says about a property, also through references
@@ -266,7 +303,7 @@ func (e *evaluator) strangers(v int32, n *node) []string {
 func (e *evaluator) explainUnknown(f *finding, v *headgate.Violation) {
 	name := string(e.t.name(f.val))
 	parent := e.t.values[f.val].parent
-	if f.keyword == "propertyNames" {
+	if f.keyword == "propertyNames" && !e.hiddenName(f.val) {
 		v.Want = "a property name that is " + describeName(f.n.object.propertyNames)
 		v.Fix = fmt.Sprintf("Rename or remove the property %s: its name must be %s.", clipQuote(name), describeName(f.n.object.propertyNames))
 		return
@@ -281,10 +318,20 @@ func (e *evaluator) explainUnknown(f *finding, v *headgate.Violation) {
 		delete(known, string(e.t.name(child)))
 	}
 	v.Want = "no property of this name"
+	if e.hiddenName(f.val) {
+		v.Fix = fmt.Sprintf("Remove the property at line %d, column %d from %s, or give it a name that the contract has.", v.Line, v.Column, pointerWords(e.pointer(parent)))
+		return
+	}
 	v.Near = nearest(name, sortedKeys(known))
-	v.Fix = fmt.Sprintf("Remove the property %s from %s.", clipQuote(name), pointerWords(e.t.pointer(parent)))
+	for _, declared := range sortedKeys(known) {
+		if e.isAlias(parent, f.n, name, declared) {
+			v.Near = []string{declared} // it is said, not guessed
+			break
+		}
+	}
+	v.Fix = fmt.Sprintf("Remove the property %s from %s.", clipQuote(name), pointerWords(e.pointer(parent)))
 	if len(v.Near) > 0 {
-		v.Fix = fmt.Sprintf("Rename the property %s of %s to %s, or remove it.", clipQuote(name), pointerWords(e.t.pointer(parent)), clipQuote(v.Near[0]))
+		v.Fix = fmt.Sprintf("Rename the property %s of %s to %s, or remove it.", clipQuote(name), pointerWords(e.pointer(parent)), clipQuote(v.Near[0]))
 	}
 	v.Near = clipAll(v.Near)
 }

@@ -105,6 +105,8 @@ func describe(n *node) string {
 	switch {
 	case n == nil || n.trivial():
 		return "any value"
+	case n.sensitive:
+		return "a value that the contract marks as sensitive"
 	case n.konst != nil:
 		return literalText(n.konst.value)
 	case n.enum != nil:

@@ -8,8 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// repairWindow is how many sequence numbers one query of a repair covers.
-const repairWindow = 5000
+// A repair asks for the sizes of the rows among so many sequence numbers, and
+// then for as many of those rows as have so many bytes together, at least one.
+const (
+	repairWindow = 5000
+	repairBytes  = 4 << 20
+)
 
 // repair hands out the rows whose transactions are not visible in the proven
 // snapshot, in the order of their numbers, until a pass was not overtaken by
@@ -73,20 +77,63 @@ func (x *session) pass(ctx context.Context, since *string) (string, error) {
 		return "", err
 	}
 	for ; low <= high; low += repairWindow {
-		x.sqlMu.Lock()
-		rows, err := readRows(ctx, x.sql, `seq >= $1 AND seq < $2 AND ($3::text IS NULL OR NOT pg_visible_in_snapshot(xid, $3::pg_snapshot)) AND pg_visible_in_snapshot(xid, $4::pg_snapshot)`,
-			low, low+repairWindow, since, now)
-		x.sqlMu.Unlock()
-		if err != nil {
+		if err := x.window(ctx, low, low+repairWindow, since, now); err != nil {
 			return "", err
-		}
-		for _, row := range rows {
-			if err := x.push(ctx, relay.Change{Kind: relay.Insert, Row: row}); err != nil {
-				return "", err
-			}
 		}
 	}
 	return now, x.push(ctx, relay.Change{Kind: relay.Commit})
+}
+
+// between selects the rows whose transactions ended between two snapshots.
+const between = `seq >= $1 AND seq < $2 AND ($3::text IS NULL OR NOT pg_visible_in_snapshot(xid, $3::pg_snapshot)) AND pg_visible_in_snapshot(xid, $4::pg_snapshot)`
+
+// window hands out the rows from a sequence number to before another.
+func (x *session) window(ctx context.Context, from, before int64, since *string, now string) error {
+	x.sqlMu.Lock()
+	sizes, err := readSizes(ctx, x.sql, from, before, since, now)
+	x.sqlMu.Unlock()
+	if err != nil {
+		return err
+	}
+	for len(sizes) > 0 {
+		n, bytes := 1, sizes[0].bytes
+		for n < len(sizes) && bytes+sizes[n].bytes <= repairBytes {
+			bytes += sizes[n].bytes
+			n++
+		}
+		x.sqlMu.Lock()
+		rows, err := readRows(ctx, x.sql, between, sizes[0].seq, sizes[n-1].seq+1, since, now)
+		x.sqlMu.Unlock()
+		if err != nil {
+			return err
+		}
+		for i, row := range rows {
+			rows[i] = nil // it is the relay's now, and may be gone before the last is
+			if err := x.push(ctx, relay.Change{Kind: relay.Insert, Row: row}); err != nil {
+				return err
+			}
+		}
+		sizes = sizes[n:]
+	}
+	return nil
+}
+
+// rowSize says how much a row has. What is stored out of line is not read for it.
+type rowSize struct{ seq, bytes int64 }
+
+func readSizes(ctx context.Context, conn *pgx.Conn, from, before int64, since *string, now string) ([]rowSize, error) {
+	rows, err := conn.Query(ctx, `
+		SELECT seq, coalesce(octet_length(data), 0) + coalesce(octet_length(cause), 0) + coalesce(octet_length(key), 0) +
+		       coalesce(octet_length(subject), 0) + coalesce(pg_column_size(attributes), 0) + 512
+		FROM headgate.outbox WHERE `+between+` ORDER BY seq`, from, before, since, now)
+	if err != nil {
+		return nil, sqlError("reading the outbox", err)
+	}
+	sizes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s rowSize, err error) { return s, row.Scan(&s.seq, &s.bytes) })
+	if err != nil {
+		return nil, sqlError("reading the outbox", err)
+	}
+	return sizes, nil
 }
 
 // stored is a row of the table, as text.
@@ -103,8 +150,11 @@ func (s stored) get(name string) ([]byte, bool) {
 // one reader.
 var outboxColumns = [...]string{"seq", "id", "role", "type", "source", "subject", "key", "attributes", "cause", "origin", "data", "created"}
 
-const selectRows = `SELECT seq::text, id, role, type, source, subject, key, attributes::text, cause, origin,
-	'\x' || encode(data, 'hex'), to_char(created AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US"+00"') FROM headgate.outbox WHERE `
+// Of a row beyond the bounds only the head is read.
+const selectRows = `SELECT seq::text, left(id, 65537), left(role, 65537), left(type, 65537), left(source, 65537), left(subject, 65537),
+	left(key, 65537), left(attributes::text, 65537), left(cause, 65537), left(origin, 65537),
+	'\x' || encode(CASE WHEN octet_length(data) > 8388608 THEN substring(data FOR 1048576) ELSE data END, 'hex'), to_char(created AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US"+00"'),
+	octet_length(data)::text FROM headgate.outbox WHERE `
 
 // readRows returns the rows that a condition selects, in the order of their
 // numbers.
@@ -117,7 +167,7 @@ func readRows(ctx context.Context, conn *pgx.Conn, where string, args ...any) ([
 	defer rows.Close()
 	var all []*relay.Row
 	for rows.Next() {
-		values := make([]*string, len(outboxColumns))
+		values := make([]*string, len(outboxColumns)+1)
 		into := make([]any, len(values))
 		for i := range values {
 			into[i] = &values[i]
@@ -129,6 +179,7 @@ func readRows(ctx context.Context, conn *pgx.Conn, where string, args ...any) ([
 		for i, name := range outboxColumns {
 			s[name] = values[i]
 		}
+		s["data_bytes"] = values[len(outboxColumns)]
 		all = append(all, rowOf(s, time.Time{}))
 	}
 	if err := rows.Err(); err != nil {

@@ -39,7 +39,10 @@ type session struct {
 	strange  bool         // something only looked like one, which was told; the reader's
 
 	changes chan relay.Change
-	waiting atomic.Bool // the reader waits for the relay to take changes
+	queued  atomic.Int64  // bytes of rows that were read and that the relay has not dealt with
+	room    chan struct{} // queued fell
+	taken   int64         // bytes of the last batch; the receiver's
+	waiting atomic.Bool   // the reader waits for the relay to take changes
 
 	flush   atomic.Uint64 // confirmed, to be told
 	seen    atomic.Uint64 // received
@@ -87,8 +90,31 @@ func (x *session) end(err error) {
 	x.fail(err)
 }
 
-// Receive implements [relay.Session].
+// queueBytes bounds the rows between the reader and the relay. A larger one goes
+// alone.
+const queueBytes = 16 << 20
+
+// sizeOf is what a change counts for in the queue.
+func sizeOf(c *relay.Change) int64 {
+	if c.Row == nil {
+		return 0
+	}
+	n := len(c.Row.Raw) + len(c.Row.Cause) + 512
+	if e := c.Row.Event; e != nil {
+		n += len(e.Data)
+	}
+	return int64(n)
+}
+
+// Receive implements [relay.Session]. Whoever asks for the next batch has dealt
+// with the last.
 func (x *session) Receive(ctx context.Context) ([]relay.Change, error) {
+	x.queued.Add(-x.taken)
+	x.taken = 0
+	select {
+	case x.room <- struct{}{}:
+	default:
+	}
 	var first relay.Change
 	select {
 	case first = <-x.changes:
@@ -101,6 +127,9 @@ func (x *session) Receive(ctx context.Context) ([]relay.Change, error) {
 	for len(batch) < cap(batch) {
 		batch = append(batch, <-x.changes)
 	}
+	for i := range batch {
+		x.taken += sizeOf(&batch[i])
+	}
 	return batch, nil
 }
 
@@ -110,22 +139,41 @@ func (x *session) push(ctx context.Context, c relay.Change) error {
 	if c.Kind == relay.Insert {
 		c.Row.Committed = c.Row.Committed.Add(-time.Duration(x.ahead.Load()))
 	}
-	select {
-	case x.changes <- c:
-		return nil
-	default:
+	size := sizeOf(&c)
+	if x.fits(size) {
+		x.queued.Add(size)
+		select {
+		case x.changes <- c:
+			return nil
+		default:
+			x.queued.Add(-size)
+		}
 	}
 	x.waiting.Store(true)
 	defer func() {
 		x.moved() // the log was not at fault
 		x.waiting.Store(false)
 	}()
+	for !x.fits(size) {
+		select {
+		case <-x.room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	x.queued.Add(size)
 	select {
 	case x.changes <- c:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// fits reports whether a row of that size has room in the queue.
+func (x *session) fits(size int64) bool {
+	queued := x.queued.Load()
+	return queued == 0 || queued+size <= queueBytes
 }
 
 // Confirm implements [relay.Session].

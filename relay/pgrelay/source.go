@@ -69,7 +69,7 @@ func New(cfg Config) (*Source, error) {
 // invalid_config for a server that cannot hold an outbox, not_found for a
 // database without one, conflict for an outbox of another version.
 func (s *Source) Open(ctx context.Context) (relay.Session, error) {
-	x := &session{src: s, cfg: s.cfg, base: s.cfg.Now(), changes: make(chan relay.Change, 1024), nudge: make(chan struct{}, 1)}
+	x := &session{src: s, cfg: s.cfg, base: s.cfg.Now(), changes: make(chan relay.Change, 1024), nudge: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 	_, _ = rand.Read(x.secret[:]) // never fails: crypto/rand ends the process instead
 	ok := false
 	defer func() {

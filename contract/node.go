@@ -387,8 +387,8 @@ func asPattern(re jsonschema.Regexp) *pattern {
 	case *pattern:
 		return re
 	case *regexp.Regexp:
-		return newPattern(re, maxPatternProgram, maxPatternProgram)
+		return &pattern{re, maxPatternProgram}
 	default:
-		return newPattern(regexp.MustCompile(regexp.QuoteMeta(re.String())), maxPatternProgram, maxPatternProgram)
+		return &pattern{regexp.MustCompile(regexp.QuoteMeta(re.String())), maxPatternProgram}
 	}
 }

@@ -99,3 +99,27 @@ func TestMaintenanceIsBounded(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The recipe of the docs is written by hand, in any unit.
+func TestTimesInOtherUnitsAreRefused(t *testing.T) {
+	db := open(t)
+	ctx := t.Context()
+	must(t, Install(ctx, db, 48*time.Hour))
+	if _, err := db.ExecContext(ctx, `DROP TRIGGER headgate_inbox_time`); err != nil {
+		t.Fatal(err)
+	}
+	must(t, Install(ctx, db, 0)) // an inbox of before gets it
+	for _, seen := range []string{
+		`unixepoch()`, `CAST(unixepoch() AS TEXT)`, `datetime('now')`, `unixepoch() * 1000000`, `unixepoch() * 1000 + 0.5`, `0`, `-1`, `NULL`, `x'00'`,
+	} {
+		_, err := db.ExecContext(ctx, `INSERT INTO headgate_inbox (consumer, source, id, seen) VALUES ('billing', '/shop', 'a', `+seen+`) ON CONFLICT DO NOTHING`)
+		if err == nil || !strings.Contains(err.Error(), "HG201") {
+			t.Errorf("%s: %v", seen, err)
+		}
+	}
+	for i, seen := range []string{now, `unixepoch() * 1000`, `CAST(unixepoch() * 1000 AS TEXT)`} { // a column of integers takes the last as one
+		if _, err := db.ExecContext(ctx, `INSERT INTO headgate_inbox (consumer, source, id, seen) VALUES ('billing', '/shop', ?, `+seen+`)`, fmt.Sprint(i)); err != nil {
+			t.Errorf("%s: %v", seen, err)
+		}
+	}
+}

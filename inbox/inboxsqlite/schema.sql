@@ -21,6 +21,12 @@ CREATE TABLE IF NOT EXISTS headgate_inbox (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS headgate_inbox_seen ON headgate_inbox (seen);
 
+-- A time in seconds would be forgotten at once, one in microseconds or as text
+-- never. A trigger, so that inboxes of before get it, too.
+CREATE TRIGGER IF NOT EXISTS headgate_inbox_time BEFORE INSERT ON headgate_inbox
+WHEN typeof(new.seen) <> 'integer' OR new.seen NOT BETWEEN 1000000000000 AND 99999999999999
+BEGIN SELECT RAISE(ABORT, 'headgate HG201: seen is the present in whole milliseconds since 1970'); END;
+
 -- No row goes before its time, and what is done stays as it is.
 CREATE TRIGGER IF NOT EXISTS headgate_inbox_stays BEFORE DELETE ON headgate_inbox
 WHEN old.seen > (SELECT coalesce(forgotten, -1) FROM headgate_inbox_state)

@@ -66,7 +66,7 @@ type LeaseState struct {
 	Worker      string   `json:"worker,omitempty"`
 	Closing     bool     `json:"closing,omitempty" doc:"It is being revoked"`
 	TTLMS       int64    `json:"ttl_ms,omitempty"`
-	ExpiresInMS int64    `json:"expires_in_ms,omitempty" doc:"Negative: it ran out, and nobody has taken it"`
+	ExpiresInMS int64    `json:"expires_in_ms,omitempty" doc:"What is left; 0 also when it ran out, and nobody has taken it"`
 	HeldForMS   int64    `json:"held_for_ms,omitempty"`
 	Audience    []string `json:"audience,omitempty"`
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -29,20 +30,39 @@ func (c *Client) Fenced(tokens ...string) *Client {
 
 func leasePath(resource, verb string) string { return "/v1/leases/" + seg(resource) + "/" + verb }
 
+// named refuses what names no resource: in a path it would be another one.
+func named(resource string) error {
+	if headgate.ValidResource(resource) {
+		return nil
+	}
+	e := headgate.NewError(headgate.CodeInvalidArgument, "%.80q names no resource", resource)
+	e.Fix = fmt.Sprintf("Name it by 1 to %d bytes of printable text such as ticket/42, without empty, \".\" or \"..\" segments between slashes.", headgate.MaxResourceLength)
+	return e
+}
+
 // Acquire acquires the lease on a resource, and on those in Also.
 func (c *Client) Acquire(ctx context.Context, resource string, in api.AcquireRequest) (out api.Lease, err error) {
+	if err := named(resource); err != nil {
+		return out, err
+	}
 	_, err = c.call(ctx, request{method: http.MethodPost, path: leasePath(resource, "acquire")}, in, &out)
 	return out, err
 }
 
 // Renew makes a lease last longer. The answer's token replaces the one sent.
 func (c *Client) Renew(ctx context.Context, resource string, in api.LeaseRequest) (out api.Lease, err error) {
+	if err := named(resource); err != nil {
+		return out, err
+	}
 	_, err = c.call(ctx, request{method: http.MethodPost, path: leasePath(resource, "renew")}, in, &out)
 	return out, err
 }
 
 // Release gives a lease back. One that has ended already is lease_lost.
 func (c *Client) Release(ctx context.Context, resource, token string) error {
+	if err := named(resource); err != nil {
+		return err
+	}
 	var out api.Released
 	_, err := c.call(ctx, request{method: http.MethodPost, path: leasePath(resource, "release")}, api.LeaseRequest{Token: token}, &out)
 	return err
@@ -50,12 +70,18 @@ func (c *Client) Release(ctx context.Context, resource, token string) error {
 
 // Revoke takes a lease from its holder. It needs the role operator.
 func (c *Client) Revoke(ctx context.Context, resource string, in api.RevokeRequest) (out api.Revoked, err error) {
+	if err := named(resource); err != nil {
+		return out, err
+	}
 	_, err = c.call(ctx, request{method: http.MethodPost, path: leasePath(resource, "revoke")}, in, &out)
 	return out, err
 }
 
 // Lease returns the state of one lease.
 func (c *Client) Lease(ctx context.Context, resource string) (out api.LeaseState, err error) {
+	if err := named(resource); err != nil {
+		return out, err
+	}
 	err = c.get(ctx, "/v1/leases/"+seg(resource), nil, &out)
 	return out, err
 }
@@ -96,6 +122,9 @@ type LeaseWatch struct {
 
 // WatchLease opens the stream of a lease's states. The caller closes it.
 func (c *Client) WatchLease(ctx context.Context, resource string) (*LeaseWatch, error) {
+	if err := named(resource); err != nil {
+		return nil, err
+	}
 	resp, err := c.send(ctx, request{method: http.MethodGet, path: leasePath(resource, "watch"), query: url.Values{}, header: http.Header{"Accept": {api.TypeSSE}}})
 	if err != nil {
 		return nil, err

@@ -119,7 +119,7 @@ func (g *Gateway) acquireLease(c *Call) error {
 		MaxHold: millis(in.MaxHoldMS), RequestID: in.RequestID, Audience: in.Audience, Seal: in.Seal,
 	})
 	if err != nil {
-		return err
+		return c.cutShort(ctx, err)
 	}
 	var out api.Lease
 	for i := range grants {
@@ -136,6 +136,21 @@ func (g *Gateway) acquireLease(c *Call) error {
 		}
 	}
 	return c.JSON(http.StatusOK, out)
+}
+
+// cutShort tells a caller that is still there why its wait, which was let go
+// on by ctx, ended without what it waited for.
+func (c *Call) cutShort(ctx context.Context, err error) error {
+	if headgate.CodeOf(err) != headgate.CodeCanceled || ctx.Err() == nil || c.Context().Err() != nil {
+		return err
+	}
+	if c.g.Draining() {
+		return headgate.NewError(headgate.CodeDraining, "The node is shutting down.")
+	}
+	return &headgate.Error{
+		Code: headgate.CodeForbidden, Detail: "The rights of the principal were changed while the call waited.",
+		Fix: "Call again; the answer is by the rights of then.",
+	}
 }
 
 func (g *Gateway) renewLease(c *Call) error {
@@ -208,7 +223,7 @@ func maySeeLease(p *headgate.Principal, resource string) bool {
 func leaseStateOf(st *lease.State) api.LeaseState {
 	return api.LeaseState{
 		Resource: st.Resource, Epoch: st.Epoch, EpochText: strconv.FormatInt(st.Epoch, 10), Held: st.Held(), Holder: st.Holder, Worker: st.Worker,
-		Closing: st.Closing, TTLMS: st.TTL.Milliseconds(), ExpiresInMS: st.ExpiresIn.Milliseconds(), HeldForMS: st.HeldFor.Milliseconds(), Audience: st.Audience,
+		Closing: st.Closing, TTLMS: st.TTL.Milliseconds(), ExpiresInMS: max(0, st.ExpiresIn.Milliseconds()), HeldForMS: st.HeldFor.Milliseconds(), Audience: st.Audience,
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -177,4 +179,70 @@ func TestKeysVerifyTokens(t *testing.T) {
 	v.Audience = "erp"
 	_, err = v.Verify(got.Token)
 	wantCode(t, "another target", err, headgate.CodeFenceForeign)
+}
+
+// TestWaitingAcquireIsToldWhyItEnded: its principal was edited, and the caller
+// is still there.
+func TestWaitingAcquireIsToldWhyItEnded(t *testing.T) {
+	n := nodetest.Start(t, nil)
+	ctx := t.Context()
+	admin := n.Client(t, "admin")
+	added, err := admin.AddPrincipal(ctx, api.Principal{Name: "edited", Kind: headgate.KindAgent, Lease: []string{"ticket/1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Tokens["edited"] = added.Token
+	edited := n.Client(t, "edited")
+	if _, err := admin.Acquire(ctx, "ticket/1", api.AcquireRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	waited := make(chan error, 1)
+	go func() {
+		_, err := edited.Acquire(ctx, "ticket/1", api.AcquireRequest{WaitMS: 60_000})
+		waited <- err
+	}()
+	for n.Leases.Waiting() == 0 {
+		runtime.Gosched()
+	}
+	if _, err := admin.PutPrincipal(ctx, api.Principal{Name: "edited", Kind: headgate.KindAgent, Lease: []string{"ticket/2"}}); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, "the wait of an edited principal", <-waited, headgate.CodeForbidden)
+}
+
+// TestLeaseEdges: what names no resource is refused before it is sent, a body
+// of another kind is told without a hole, and nothing is left of what ran out.
+func TestLeaseEdges(t *testing.T) {
+	n := nodetest.Start(t, nil)
+	ctx := t.Context()
+	admin := n.Client(t, "admin")
+	for _, resource := range []string{"", ".", "..", "a/../b", "a//b", strings.Repeat("a", 257)} {
+		_, err := admin.Lease(ctx, resource)
+		wantCode(t, "show "+resource, err, headgate.CodeInvalidArgument)
+		_, err = admin.Acquire(ctx, resource, api.AcquireRequest{})
+		wantCode(t, "acquire "+resource, err, headgate.CodeInvalidArgument)
+		_, err = admin.Renew(ctx, resource, api.LeaseRequest{Token: "t"})
+		wantCode(t, "renew "+resource, err, headgate.CodeInvalidArgument)
+		_, err = admin.Revoke(ctx, resource, api.RevokeRequest{})
+		wantCode(t, "revoke "+resource, err, headgate.CodeInvalidArgument)
+		wantCode(t, "release "+resource, admin.Release(ctx, resource, "t"), headgate.CodeInvalidArgument)
+		_, err = admin.WatchLease(ctx, resource)
+		wantCode(t, "watch "+resource, err, headgate.CodeInvalidArgument)
+	}
+	for body, kind := range map[string]string{"[]": "array", "7": "number", `"a"`: "string"} {
+		a := ask(t, n, "admin", "POST", "/v1/leases/r/acquire", body, "Content-Type", "application/json")
+		if a.status != 400 || !strings.Contains(string(a.body), "The body must be a JSON object, not "+kind) {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
+	}
+	if _, err := admin.Acquire(ctx, "r", api.AcquireRequest{TTLMS: 100}); err != nil {
+		t.Fatal(err)
+	}
+	st, err := admin.Lease(ctx, "r")
+	for err == nil && st.Held {
+		st, err = admin.Lease(ctx, "r")
+	}
+	if err != nil || st.Holder != "admin" || st.ExpiresInMS != 0 {
+		t.Errorf("%+v, %v", st, err)
+	}
 }

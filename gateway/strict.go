@@ -36,7 +36,10 @@ func decodeStrict(b []byte, dst any) error {
 
 func argumentError(err error, dst any) error {
 	var te *json.UnmarshalTypeError
-	if errors.As(err, &te) {
+	if errors.As(err, &te) && te.Field == "" {
+		return headgate.NewError(headgate.CodeInvalidArgument, "The body must be a JSON object, not %s.", clip(te.Value))
+	}
+	if te != nil {
 		return headgate.NewError(headgate.CodeInvalidArgument, "The member %s must be of type %s.", clip(te.Field), te.Type)
 	}
 	if quoted, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {

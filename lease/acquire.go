@@ -30,7 +30,7 @@ type Request struct {
 	// MaxHold is beyond what no renewal goes; 0: none.
 	MaxHold time.Duration
 	// RequestID names this very call, so that it can be repeated when its
-	// answer was lost: at most 128 printable characters.
+	// answer was lost: at most 128 bytes of printable text.
 	RequestID string
 	// Audience are the targets that the token is for, beside Headgate.
 	Audience []string
@@ -91,7 +91,7 @@ func (r *Request) check(p *headgate.Principal) *headgate.Error {
 	case r.MaxHold < 0 || r.MaxHold > MaxHold || r.MaxHold > 0 && r.MaxHold < MinTTL:
 		return bad("max_hold must be from %s to %s, or 0 for none.", MinTTL, MaxHold)
 	case !printable(r.Worker, 128) || !printable(r.RequestID, 128):
-		return bad("worker and request_id are at most 128 printable characters.")
+		return bad("worker and request_id are at most 128 bytes of printable text.")
 	}
 	r.Audience = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(r.Audience), OwnAudience))))
 	r.Seal = slices.Compact(slices.Sorted(slices.Values(r.Seal)))

@@ -251,7 +251,8 @@ func (s *sub) enterLeased(c *claim, held *heldLease) bool {
 }
 
 // outcomeSuperseded ends an attempt whose lease was taken from its worker. It
-// does not count, like one that the node's end cut short.
+// does not use up the subscription's attempts, like one that the node's end cut
+// short.
 const outcomeSuperseded = "lease_superseded"
 
 // supersede ends a claim whose lease is superseded, and gives its delivery

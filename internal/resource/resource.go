@@ -25,7 +25,7 @@ const Reserved = "headgate/"
 func Fault(s string) string {
 	switch {
 	case !headgate.ValidResource(s):
-		return fmt.Sprintf("a resource is 1 to %d bytes of printable text such as ticket/42, without empty segments between slashes and without spaces at its ends", headgate.MaxResourceLength)
+		return fmt.Sprintf("a resource is 1 to %d bytes of printable text such as ticket/42, without empty, \".\" or \"..\" segments between slashes and without spaces at its ends", headgate.MaxResourceLength)
 	case !norm.NFC.IsNormalString(s):
 		return "a resource is written in Unicode normalization form NFC; normalize the name"
 	}

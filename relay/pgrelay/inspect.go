@@ -15,9 +15,11 @@ import (
 type State struct {
 	Database string `json:"database"`
 	Slot     string `json:"slot"`
-	// SlotStatus is the server's wal_status, or "missing".
-	SlotStatus string `json:"slot_status"`
-	Active     bool   `json:"active"` // a relay streams
+	// SlotStatus is the server's wal_status, "missing", or "foreign": the slot of
+	// that name belongs to SlotDatabase, or to another plugin.
+	SlotStatus   string `json:"slot_status"`
+	SlotDatabase string `json:"slot_database,omitempty"`
+	Active       bool   `json:"active"` // a relay streams
 	// Held is how many bytes of log the slot keeps, Room how many more it may
 	// (-1: no bound on the server).
 	Held int64 `json:"held_bytes"`
@@ -44,6 +46,8 @@ type State struct {
 	// Oldest is when the first of them was written.
 	Unproven int64     `json:"unproven"`
 	Oldest   time.Time `json:"oldest,omitzero"`
+
+	now time.Time // by the database's clock, as all times above
 }
 
 // Inspect reads the state of an outbox. Errors as of [Source.Open].
@@ -65,20 +69,22 @@ func inspect(ctx context.Context, conn *pgx.Conn) (State, error) {
 	var holder, repair, received, confirmed *string
 	var renewed, proven, oldest *time.Time
 	err = conn.QueryRow(ctx, `
-		SELECT coalesce(r.wal_status, 'missing'), coalesce(r.active, false), coalesce(pg_current_wal_lsn() - r.restart_lsn, 0)::bigint,
+		SELECT CASE WHEN r.slot_name IS NOT NULL THEN coalesce(r.wal_status, '') WHEN f.slot_name IS NOT NULL THEN 'foreign' ELSE 'missing' END,
+		       coalesce(f.database::text, ''), clock_timestamp(), coalesce(r.active, false), coalesce(pg_current_wal_lsn() - r.restart_lsn, 0)::bigint,
 		       coalesce(r.safe_wal_size, -1), coalesce(pg_current_wal_lsn() - r.confirmed_flush_lsn, 0)::bigint,
 		       s.epoch, s.holder, s.renewed, s.proven, s.repair,
 		       CASE WHEN s.repair IS NULL THEN 'stream' ELSE 'repair' END, w.write_lsn::text, r.confirmed_flush_lsn::text, pg_current_wal_lsn()::text,
 		       o.rows, o.unproven, o.oldest,
 		       (SELECT coalesce(sum(pg_total_relation_size(inhrelid)), 0)::bigint FROM pg_inherits WHERE inhparent = 'headgate.outbox'::regclass)
-		FROM headgate.relay_state s LEFT JOIN pg_replication_slots r ON r.slot_name = s.slot
+		FROM headgate.relay_state s LEFT JOIN pg_replication_slots f ON f.slot_name = s.slot
+		LEFT JOIN pg_replication_slots r ON r.slot_name = s.slot AND r.database = current_database() AND r.plugin = 'pgoutput'
 		LEFT JOIN pg_stat_replication w ON w.pid = r.active_pid
 		CROSS JOIN LATERAL (
 		  SELECT count(*) AS rows, count(*) FILTER (WHERE late) AS unproven, min(created) FILTER (WHERE late) AS oldest
 		  FROM (SELECT created, s.proven_snapshot IS NULL OR NOT pg_visible_in_snapshot(xid, s.proven_snapshot) AS late FROM headgate.outbox) x
 		) o
 		WHERE s.slot = $1`, have.slot).
-		Scan(&s.SlotStatus, &s.Active, &s.Held, &s.Room, &s.Behind, &s.Epoch, &holder, &renewed, &proven, &repair,
+		Scan(&s.SlotStatus, &s.SlotDatabase, &s.now, &s.Active, &s.Held, &s.Room, &s.Behind, &s.Epoch, &holder, &renewed, &proven, &repair,
 			&s.Mode, &received, &confirmed, &s.End, &s.Rows, &s.Unproven, &oldest, &s.Bytes)
 	if err != nil {
 		return State{}, sqlError("reading the state of the outbox", err)
@@ -123,7 +129,7 @@ var checks = [...]check{
 	{
 		"error", `SELECT 'the publication headgate_outbox is missing or does not hold exactly headgate.outbox'
 			WHERE (SELECT coalesce(array_agg(schemaname || '.' || tablename), '{}') FROM pg_publication_tables WHERE pubname = 'headgate_outbox') <> '{headgate.outbox}'`,
-		"CREATE PUBLICATION headgate_outbox FOR TABLE headgate.outbox WITH (publish = 'insert', publish_via_partition_root = true); then drop the slot, so that the relay makes it anew and repairs.",
+		"CREATE PUBLICATION headgate_outbox FOR TABLE headgate.outbox WITH (publish = 'insert', publish_via_partition_root = true); then drop this database's slot, so that the relay makes it anew and repairs.",
 	},
 	{
 		"error", `SELECT 'the publication headgate_outbox publishes more than inserts, or by partition'
@@ -161,16 +167,17 @@ func Doctor(ctx context.Context, url string) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := slotFindings(s, time.Now())
+	found := append(slotFindings(s), stuckFindings(s)...)
 	if f := replicationFinding(ctx, url); f != nil {
 		found = append(found, *f)
 	}
 	for _, c := range checks {
-		rows, err := conn.Query(ctx, c.sql)
-		if err != nil {
-			return nil, sqlError("examining the database", err)
-		}
+		rows, _ := conn.Query(ctx, c.sql) // an error is that of the rows
 		what, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if sqlState(err) == "42501" {
+			found = append(found, Finding{Severity: "warning", What: "not everything can be examined: " + sqlError("the database refuses", err).Error(), Fix: "Run headgate outbox init again as the owner: it grants what was added since."})
+			continue
+		}
 		if err != nil {
 			return nil, sqlError("examining the database", err)
 		}
@@ -199,9 +206,12 @@ func replicationFinding(ctx context.Context, url string) *Finding {
 	return f
 }
 
-func slotFindings(s State, now time.Time) []Finding {
+func slotFindings(s State) []Finding {
 	var found []Finding
 	switch s.SlotStatus {
+	case "foreign":
+		what := "the slot " + s.Slot + " belongs to database " + s.SlotDatabase + ", not to this outbox: nothing is relayed"
+		return []Finding{{Severity: "error", What: what, Fix: otherSlotFix}}
 	case "missing":
 		found = append(found, Finding{Severity: "error", What: "the slot " + s.Slot + " is missing", Fix: "Run the relay: it makes the slot and repairs from the table."})
 	case "lost":
@@ -213,10 +223,38 @@ func slotFindings(s State, now time.Time) []Finding {
 	if !s.Active && s.SlotStatus != "missing" {
 		found = append(found, Finding{Severity: "error", What: "no relay reads the slot " + s.Slot, Fix: "Declare the database under outbox in a node's configuration and run it."})
 	}
-	if !s.Renewed.IsZero() && s.Active && now.Sub(s.Renewed) > time.Minute {
+	if !s.Renewed.IsZero() && s.Active && s.now.Sub(s.Renewed) > time.Minute {
 		found = append(found, Finding{Severity: "error", What: "the relay last renewed its lead at " + s.Renewed.Format(time.RFC3339), Fix: "See the log of the node " + s.Holder + "."})
 	}
 	return found
+}
+
+// stuckAfter is three heartbeats of the default: while all is well each is proven
+// before the next.
+const stuckAfter = 30 * time.Second
+
+// stuckFindings tells of a relay that leads and gets nowhere.
+func stuckFindings(s State) []Finding {
+	since := s.Proven
+	if since.IsZero() {
+		since = s.Oldest // of the first rows that it ever had
+	}
+	leads := !s.Renewed.IsZero() && s.now.Sub(s.Renewed) <= time.Minute
+	if !leads || since.IsZero() || s.now.Sub(since) <= stuckAfter {
+		return nil
+	}
+	f := Finding{
+		Severity: "error",
+		What:     fmt.Sprintf("the relay leads, but nothing is proven to be published since %s: %d row(s) wait", since.Format(time.RFC3339), s.Unproven),
+		Fix:      "See the log of the node " + s.Holder + ": which lane waits, and for what (broker, quarantine, a rate). After a long outage wait; the number must fall.",
+	}
+	if !s.Oldest.IsZero() {
+		f.What += ", the first since " + s.Oldest.Format(time.RFC3339)
+	}
+	if s.Repair != "" {
+		f.Severity = "warning" // a repair is proven as a whole
+	}
+	return []Finding{f}
 }
 
 // ReplayFilter selects rows of the outbox.
@@ -224,8 +262,11 @@ type ReplayFilter = relay.ReplayFilter
 
 // Replay writes rows of the outbox anew, in their order and in one transaction,
 // so that the relay carries them again: with ids of their own, since the broker
-// and the consumers know the old ones, and the old id in the extension
-// replayof. DryRun only counts. It returns how many there are.
+// and the consumers know the old ones, and the id of the first in the extension
+// replayof. Rows that are replays are left out unless f names their ids. The new
+// events are roots of the roles that wrote the old ones, also where those had a
+// cause: a token counts for its delivery, which is over. DryRun only counts. It
+// returns how many there are.
 func Replay(ctx context.Context, url string, f ReplayFilter, dryRun bool) (int64, error) {
 	if err := f.Check(); err != nil {
 		return 0, err
@@ -251,7 +292,7 @@ func Replay(ctx context.Context, url string, f ReplayFilter, dryRun bool) (int64
 	tag, err := conn.Exec(ctx, `
 		INSERT INTO headgate.outbox (id, role, type, source, subject, key, attributes, origin, data)
 		SELECT headgate.new_id(), role, type, source, subject, key,
-		       coalesce(attributes, '{}') || jsonb_build_object('replayof', id), origin, data
+		       coalesce(attributes, '{}') || jsonb_build_object('replayof', coalesce(attributes ->> 'replayof', id)), origin, data
 		FROM (`+selected+`) s ORDER BY seq`, args...)
 	if err != nil {
 		return 0, sqlError("replaying rows", err)
@@ -268,6 +309,8 @@ func where(f ReplayFilter) (string, []any) {
 	}
 	if len(f.IDs) > 0 {
 		add("id = ANY ($%d)", f.IDs)
+	} else {
+		parts = append(parts, "attributes ->> 'replayof' IS NULL")
 	}
 	if f.Type != "" {
 		add("type = $%d", f.Type)

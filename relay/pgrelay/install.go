@@ -72,9 +72,11 @@ func defaultSlot(database string) string {
 }
 
 // Install prepares the database behind url. On a prepared one it changes
-// nothing but adding the roles' grants and a missing slot. The role needs the
-// rights to create roles, schemas and publications, and REPLICATION. Errors:
-// invalid_argument, unavailable, and conflict for another version.
+// nothing but adding the roles' grants, and the slot's name when that is taken
+// by another database. The role needs the rights to create roles, schemas and
+// publications, and REPLICATION. Errors: invalid_argument, also for roles that
+// do not exist, forbidden, unavailable, and conflict for another version or a
+// slot that exists.
 func Install(ctx context.Context, url string, o InstallOptions) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -95,6 +97,13 @@ func Install(ctx context.Context, url string, o InstallOptions) error {
 	if err != nil {
 		return err
 	}
+	slotName := o.Slot
+	if slotName == "" {
+		slotName = defaultSlot(conn.Config().Database)
+	}
+	if err := slotIsFree(ctx, conn, slotName); err != nil {
+		return err
+	}
 	// The last statement makes the slot, which no transaction that wrote may.
 	main, slot, _ := strings.Cut(script, "COMMIT;")
 	for _, part := range []string{main + "COMMIT;", slot} {
@@ -105,10 +114,58 @@ func Install(ctx context.Context, url string, o InstallOptions) error {
 	return nil
 }
 
+// slotIsFree refuses the name of a slot that exists. Names are the server's, and
+// databases whose names differ in signs alone have the same default.
+func slotIsFree(ctx context.Context, conn *pgx.Conn, name string) error {
+	slot, err := readSlot(ctx, conn, name)
+	if err != nil || slot == nil {
+		return err
+	}
+	e := headgate.NewError(headgate.CodeConflict, "the slot %s exists already and belongs to %s", name, slot.owner())
+	e.Fix = "Choose another name: headgate outbox init --slot NAME."
+	return e
+}
+
+// rename gives an outbox whose slot belongs to another database a name of its
+// own. The relay makes the slot, and reads from the table what it missed.
+func rename(ctx context.Context, conn *pgx.Conn, have installation, slot string) error {
+	if !slotName.MatchString(slot) {
+		return headgate.NewError(headgate.CodeInvalidArgument, "slot %q: want 1 to 63 of a–z, 0–9 and _", slot)
+	}
+	old, err := readSlot(ctx, conn, have.slot)
+	if err != nil {
+		return err
+	}
+	if old == nil || old.database == conn.Config().Database {
+		return headgate.NewError(headgate.CodeConflict, "the database is prepared with slot %s", have.slot)
+	}
+	if err := slotIsFree(ctx, conn, slot); err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, `
+		WITH s AS (UPDATE headgate.relay_state SET slot = $1, repair = 'the slot has another name', stopped_lsn = NULL WHERE slot = $2)
+		UPDATE headgate.installation SET slot = $1 WHERE slot = $2`, slot, have.slot)
+	if err != nil {
+		return sqlError("naming the slot", err)
+	}
+	return nil
+}
+
 // extend adds to a prepared database.
 func extend(ctx context.Context, conn *pgx.Conn, have installation, o InstallOptions) error {
 	if o.Slot != "" && o.Slot != have.slot {
-		return headgate.NewError(headgate.CodeConflict, "the database is prepared with slot %s", have.slot)
+		if err := rename(ctx, conn, have, o.Slot); err != nil {
+			return err
+		}
+	}
+	// Databases that were prepared earlier lack it.
+	var may bool
+	err := conn.QueryRow(ctx, `SELECT has_table_privilege('headgate_relay', 'headgate.outbox_rest', 'SELECT')`).Scan(&may)
+	if err == nil && !may {
+		_, err = conn.Exec(ctx, `GRANT SELECT ON headgate.outbox_rest TO headgate_relay`)
+	}
+	if err != nil {
+		return sqlError("granting what the relay reads", err)
 	}
 	for _, w := range o.Writers {
 		if _, err := conn.Exec(ctx, "GRANT headgate_writer TO "+pgx.Identifier{w}.Sanitize()); err != nil {
@@ -172,14 +229,29 @@ func sqlState(err error) string {
 // unreachable names a failed connection without repeating the URL.
 func unreachable(err error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return &headgate.Error{Code: headgate.CodeUnavailable, Detail: fmt.Sprintf("the database refuses the connection: %s (%s)", e.Message, e.Code), Err: e}
+		refused := &headgate.Error{Code: headgate.CodeUnavailable, Detail: fmt.Sprintf("the database refuses the connection: %s (%s)", e.Message, e.Code), Err: e}
+		if e.Code == "42501" {
+			refused.Code = headgate.CodeForbidden
+		}
+		return refused
 	}
 	return &headgate.Error{Code: headgate.CodeUnavailable, Detail: "the database cannot be reached", Err: err}
 }
 
+// sqlError names a statement that failed. What trying again cannot mend is not
+// unavailable.
 func sqlError(doing string, err error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return &headgate.Error{Code: headgate.CodeUnavailable, Detail: fmt.Sprintf("%s: %s (%s)", doing, e.Message, e.Code), Err: err}
+		mine := &headgate.Error{Code: headgate.CodeUnavailable, Detail: fmt.Sprintf("%s: %s (%s)", doing, e.Message, e.Code), Err: err}
+		switch e.Code {
+		case "42501": // insufficient_privilege
+			mine.Code, mine.Fix = headgate.CodeForbidden, "Connect as a role that has the right; headgate outbox init runs as the owner."
+		case "42704", "42602", "42622", "0LP01", "22023": // no such object, no name, too long a name, no such grant, bad value
+			mine.Code, mine.Fix = headgate.CodeInvalidArgument, e.Hint
+		case "42710": // duplicate_object
+			mine.Code, mine.Fix = headgate.CodeConflict, e.Hint
+		}
+		return mine
 	}
 	return &headgate.Error{Code: headgate.CodeUnavailable, Detail: doing + ": " + err.Error(), Err: err}
 }

@@ -19,6 +19,14 @@ type slotState struct {
 	database  string
 }
 
+// owner names whom a slot belongs to.
+func (s *slotState) owner() string {
+	if s.database == "" {
+		return "no database: it is physical"
+	}
+	return fmt.Sprintf("database %s (plugin %s)", s.database, s.plugin)
+}
+
 func readSlot(ctx context.Context, conn *pgx.Conn, name string) (*slotState, error) {
 	var s slotState
 	var confirmed *string
@@ -88,7 +96,7 @@ func (x *session) prepare(ctx context.Context) error {
 		return err
 	}
 	if slot != nil && (slot.plugin != "pgoutput" || slot.database != x.sql.Config().Database) {
-		return headgate.NewError(headgate.CodeInvalidConfig, "slot %s belongs to plugin %s and database %s; drop it, or prepare this database with another slot", x.slot, slot.plugin, slot.database)
+		return slotOfOthers(x.slot, slot)
 	}
 	reason := x.distrust(st, slot)
 	if st.repair != nil && reason == "" {
@@ -129,6 +137,16 @@ func (x *session) prepare(ctx context.Context) error {
 	}
 	return nil
 }
+
+// slotOfOthers refuses a slot that this outbox did not make. Whoever made it
+// needs it.
+func slotOfOthers(name string, slot *slotState) error {
+	e := headgate.NewError(headgate.CodeInvalidConfig, "the slot %s belongs to %s, not to this outbox", name, slot.owner())
+	e.Fix = otherSlotFix
+	return e
+}
+
+const otherSlotFix = "Leave that slot alone and give this database another: headgate outbox init --slot NAME."
 
 // distrust returns why rows may be missing from the stream; "" when none are.
 func (x *session) distrust(st state, slot *slotState) string {

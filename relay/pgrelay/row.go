@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -42,10 +43,63 @@ func text(c columns, name string) string {
 	return string(v)
 }
 
+// Bounds of a row, in bytes. Writers cannot insert as much by the functions of
+// the schema; rows of before, and those of the table's owner, can be anything.
+const (
+	maxData = 8 << 20
+	maxText = 64 << 10 // of every other value
+	// What is kept of a row beyond them, for people.
+	keptData = 1 << 20
+	keptText = 4 << 10
+	maxName  = 63 // PostgreSQL has no longer ones
+)
+
+// oversized names a value that is larger than any event's, and its size.
+func oversized(c columns) (name string, size int) {
+	for _, name := range outboxColumns {
+		v, _ := c.get(name)
+		switch size := valueSize(c, name, v); {
+		case name == "data" && size > maxData, name != "data" && size > maxText:
+			return name, size
+		}
+	}
+	return "", 0
+}
+
+// valueSize is how many bytes a value takes in the table.
+func valueSize(c columns, name string, v []byte) int {
+	if name != "data" {
+		return len(v)
+	}
+	if n, err := strconv.Atoi(text(c, "data_bytes")); err == nil {
+		return n // the text is cut
+	}
+	return hex.DecodedLen(max(len(v)-len(`\x`), 0))
+}
+
+// refuseOversized makes a row of one that is too large to be an event: its head
+// and where the whole of it lies. Memory and the quarantine hold no more.
+func refuseOversized(row *relay.Row, c columns, name string, size int) {
+	row.Err = headgate.NewError(headgate.CodeTooLarge, "row %d of the outbox: %s has %d bytes; the row stays in headgate.outbox of its database, and its head is kept here", row.Seq, name, size)
+	all := map[string]any{"truncated": true, "oversized": name, "bytes": size}
+	for _, name := range outboxColumns {
+		limit := keptText
+		if name == "data" {
+			limit = len(`\x`) + hex.EncodedLen(keptData)
+		}
+		if v, ok := c.get(name); ok {
+			all[name] = clip(string(v[:min(len(v), limit)]), limit)
+		}
+	}
+	row.Raw, _ = json.Marshal(all) // such values always marshal
+}
+
+func clip(s string, limit int) string { return strings.ToValidUTF8(s[:min(len(s), limit)], "") }
+
 // rowOf reads a row. What cannot be read is told in the row itself, so that it
 // is kept and does not stop the ones behind it.
 func rowOf(c columns, committed time.Time) *relay.Row {
-	row := &relay.Row{Role: text(c, "role"), Cause: text(c, "cause"), Origin: headgate.Origin(text(c, "origin")), Committed: committed}
+	row := &relay.Row{Committed: committed}
 	row.Seq, _ = strconv.ParseInt(text(c, "seq"), 10, 64) // only shown
 	row.Written = committed
 	if at, err := parseTime(text(c, "created")); err == nil {
@@ -54,6 +108,13 @@ func rowOf(c columns, committed time.Time) *relay.Row {
 	if committed.IsZero() {
 		row.Committed = row.Written
 	}
+	if name, size := oversized(c); name != "" {
+		role, _ := c.get("role")
+		row.Role = clip(string(role[:min(len(role), maxName)]), maxName)
+		refuseOversized(row, c, name, size)
+		return row
+	}
+	row.Role, row.Cause, row.Origin = text(c, "role"), text(c, "cause"), headgate.Origin(text(c, "origin"))
 	e := &headgate.Event{
 		ID: text(c, "id"), Type: text(c, "type"), Source: text(c, "source"), Subject: text(c, "subject"), Key: text(c, "key"),
 	}
@@ -92,7 +153,7 @@ func readData(e *headgate.Event, c columns) error {
 // rawOf keeps a row that cannot be read, for people.
 func rawOf(c columns) []byte {
 	all := map[string]string{}
-	for _, name := range [...]string{"seq", "id", "role", "type", "source", "subject", "key", "attributes", "cause", "origin", "data", "created"} {
+	for _, name := range outboxColumns {
 		if v, ok := c.get(name); ok {
 			all[name] = string(v)
 		}

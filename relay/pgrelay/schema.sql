@@ -38,7 +38,7 @@ CREATE TABLE headgate.outbox (
   attributes jsonb,
   cause      text,
   origin     text,
-  data       bytea,
+  data       bytea CHECK (octet_length(data) <= 6291456), -- as emit_event and capture say with HG102
   created    timestamptz NOT NULL DEFAULT clock_timestamp()
 ) PARTITION BY RANGE (created);
 CREATE TABLE headgate.outbox_rest PARTITION OF headgate.outbox DEFAULT;
@@ -63,6 +63,20 @@ CREATE TABLE headgate.relay_state (
   stopped_lsn     pg_lsn -- confirmed position of a relay that ended in good order
 );
 
+-- The causal token of the running transaction. A setting can also be made past
+-- set_cause, so its form is looked at where it is used.
+CREATE FUNCTION headgate.cause() RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  mark text := current_setting('headgate.cause', true);
+BEGIN
+  IF octet_length(mark) > 4096 OR mark !~ '^[A-Za-z0-9_-]*$' THEN
+    RAISE EXCEPTION 'headgate: the setting headgate.cause is no causal token'
+      USING ERRCODE = 'HG104', HINT = 'Call headgate.set_cause with the token exactly as it came with the delivery.';
+  END IF;
+  RETURN nullif(mark, '');
+END $$;
+
 -- The events are judged by the node; here only what no event may have is
 -- refused, so that the transaction that wrote it fails.
 CREATE FUNCTION headgate.emit_event(
@@ -70,8 +84,6 @@ CREATE FUNCTION headgate.emit_event(
 ) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
-DECLARE
-  mark text := current_setting('headgate.cause', true);
 BEGIN
   IF id IS NULL OR id = '' THEN id := headgate.new_id(); END IF;
   IF type IS NULL OR length(type) > 200 OR type !~ '^[a-z0-9_-]+(\.[a-z0-9_-]+)*$' THEN
@@ -88,7 +100,7 @@ BEGIN
       USING ERRCODE = 'HG103', HINT = 'id 256, source 1024, subject and key 4096 bytes.';
   END IF;
   INSERT INTO headgate.outbox (id, role, type, source, subject, key, attributes, cause, data)
-  VALUES (id, session_user, type, nullif(source, ''), nullif(subject, ''), nullif(key, ''), attributes, nullif(mark, ''), data);
+  VALUES (id, session_user, type, nullif(source, ''), nullif(subject, ''), nullif(key, ''), attributes, headgate.cause(), data);
   RETURN id;
 END $$;
 
@@ -111,7 +123,7 @@ $$;
 CREATE FUNCTION headgate.set_cause(token text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-  IF token IS NOT NULL AND token <> '' AND (length(token) > 4096 OR token !~ '^[A-Za-z0-9_-]+$') THEN
+  IF token IS NOT NULL AND token <> '' AND (octet_length(token) > 4096 OR token !~ '^[A-Za-z0-9_-]+$') THEN
     RAISE EXCEPTION 'headgate: this is no causal token'
       USING ERRCODE = 'HG104', HINT = 'Pass the token exactly as it came with the delivery.';
   END IF;
@@ -119,24 +131,45 @@ BEGIN
 END $$;
 
 -- Row changes of watched tables. Arguments: the table's name, the prefix of the
--- types, and the columns of its key.
+-- types, and the columns of its key. A change that makes no event fails: the
+-- relay could only keep it, and a huge one not even that.
 CREATE FUNCTION headgate.capture() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  mark   text := current_setting('headgate.cause', true);
-  before jsonb;
-  after  jsonb;
-  verb   text;
-  keys   jsonb;
+  before  jsonb;
+  after   jsonb;
+  verb    text := CASE TG_OP WHEN 'INSERT' THEN 'inserted' WHEN 'UPDATE' THEN 'updated' ELSE 'deleted' END;
+  keys    jsonb;
+  subject text;
+  data    bytea;
+  size    bigint := coalesce(pg_column_size(OLD), 0)::bigint + coalesce(pg_column_size(NEW), 0);
 BEGIN
-  IF TG_OP <> 'INSERT' THEN before := to_jsonb(OLD); END IF;
-  IF TG_OP <> 'DELETE' THEN after := to_jsonb(NEW); END IF;
-  verb := CASE TG_OP WHEN 'INSERT' THEN 'inserted' WHEN 'UPDATE' THEN 'updated' ELSE 'deleted' END;
-  SELECT jsonb_object_agg(c, coalesce(after, before) -> c) INTO keys FROM unnest(TG_ARGV[2]::text[]) c;
+  -- Nothing that takes eight times the limit in binary form is within it as
+  -- JSON; what passes is measured below, in bounded memory.
+  IF size <= 50331648 THEN
+    BEGIN
+      IF TG_OP <> 'INSERT' THEN before := to_jsonb(OLD); END IF;
+      IF TG_OP <> 'DELETE' THEN after := to_jsonb(NEW); END IF;
+    EXCEPTION WHEN untranslatable_character THEN
+      RAISE EXCEPTION 'headgate: a json value of a row of % has the character \u0000, which no event can tell', TG_ARGV[0]
+        USING ERRCODE = 'HG110', HINT = 'Use jsonb, which refuses it at once, or remove the character.';
+    END;
+    SELECT jsonb_object_agg(c, coalesce(after, before) -> c) INTO keys FROM unnest(TG_ARGV[2]::text[]) c;
+    data := convert_to(jsonb_build_object('table', TG_ARGV[0], 'change', lower(TG_OP), 'key', keys, 'before', before, 'after', after)::text, 'UTF8');
+    size := octet_length(data);
+  END IF;
+  IF data IS NULL OR size > 6291456 THEN
+    RAISE EXCEPTION 'headgate: the event of this change of % would have % bytes; at most 6291456 are possible', TG_ARGV[0], size
+      USING ERRCODE = 'HG102', HINT = 'Keep large content in a table that is not watched.';
+  END IF;
+  -- No subject rather than one that no event may have.
+  subject := left(keys::text, 1000);
+  IF subject ~ ('[\u0001-\u001f\u007f-\u009f\ufdd0-\ufdef\ufffe-\uffff'
+      '\U0001fffe-\U0001ffff\U0002fffe-\U0002ffff\U0003fffe-\U0003ffff\U0004fffe-\U0004ffff\U0005fffe-\U0005ffff\U0006fffe-\U0006ffff'
+      '\U0007fffe-\U0007ffff\U0008fffe-\U0008ffff\U0009fffe-\U0009ffff\U000afffe-\U000affff\U000bfffe-\U000bffff'
+      '\U000cfffe-\U000cffff\U000dfffe-\U000dffff\U000efffe-\U000effff\U000ffffe-\U000fffff\U0010fffe-\U0010ffff]') THEN subject := NULL; END IF;
   INSERT INTO headgate.outbox (id, role, type, subject, key, cause, origin, data)
-  VALUES (headgate.new_id(), session_user, TG_ARGV[1] || '.' || verb, left(keys::text, 1000),
-    TG_ARGV[0] || ' ' || md5(keys::text), nullif(mark, ''), 'change',
-    convert_to(jsonb_build_object('table', TG_ARGV[0], 'change', lower(TG_OP), 'key', keys, 'before', before, 'after', after)::text, 'UTF8'));
+  VALUES (headgate.new_id(), session_user, TG_ARGV[1] || '.' || verb, subject, TG_ARGV[0] || ' ' || md5(keys::text), headgate.cause(), 'change', data);
   RETURN NULL;
 END $$;
 
@@ -169,6 +202,8 @@ BEGIN
     RAISE EXCEPTION 'headgate: % is a partition', rel.name USING ERRCODE = 'HG106', HINT = 'Watch the partitioned table itself.';
   ELSIF rel.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = watched OR inhrelid = watched) THEN
     RAISE EXCEPTION 'headgate: % takes part in inheritance, where triggers do not follow', rel.name USING ERRCODE = 'HG106';
+  ELSIF rel.name ~ '[\u0001-\u001f\u007f-\u009f]' THEN
+    RAISE EXCEPTION 'headgate: the name of % holds a control character, which no key of an event may', rel.name USING ERRCODE = 'HG106';
   ELSIF prefix IS NULL OR length(prefix) > 180 OR prefix !~ '^[a-z0-9_-]+(\.[a-z0-9_-]+)*$' THEN
     RAISE EXCEPTION 'headgate: % is no prefix of event types', coalesce(quote_literal(left(prefix, 60)), 'null') USING ERRCODE = 'HG101';
   END IF;
@@ -229,7 +264,8 @@ BEGIN
     WHERE h.inhparent = 'headgate.outbox'::regclass AND c.relname ~ '^outbox_[0-9]{8}$'
   LOOP
     CONTINUE WHEN (part.day + 1)::timestamptz > clock_timestamp() - retain OR proven IS NULL;
-    EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE NOT pg_visible_in_snapshot(xid, $1))', part.rel) INTO late USING proven;
+    -- Of a row that is too large for an event only the head is in quarantine.
+    EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE NOT pg_visible_in_snapshot(xid, $1) OR octet_length(data) > 8388608 OR octet_length(cause) > 65536)', part.rel) INTO late USING proven;
     CONTINUE WHEN late;
     EXECUTE format('DROP TABLE %s', part.rel);
     dropped := dropped || part.rel::text;

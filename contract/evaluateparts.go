@@ -112,7 +112,7 @@ func (e *evaluator) member(n *node, v, child int32, name []byte, ev *evals, rep 
 		if !ok && rep == nil {
 			return false
 		}
-		if e.work += 1 + len(name)*r.re.steps/64; e.over() {
+		if e.work += r.re.work(len(name)); e.over() {
 			return false
 		}
 		if r.re.Match(name) {
@@ -300,7 +300,7 @@ func (e *evaluator) text(n *node, v int32, rep *report) bool {
 	}
 	if s.pattern != nil {
 		str := e.t.str(v)
-		e.work += 1 + len(str)*s.pattern.steps/64
+		e.work += s.pattern.work(len(str))
 		if e.over() {
 			return false
 		}

@@ -30,7 +30,6 @@ type fastCompiler struct {
 	p         *fastProgram
 	memo      map[string]int32
 	queue     []fastPending
-	patterns  map[string]*bytePattern
 	shared    map[string]int32 // entries of strings and numbers
 	children  int
 	work      int
@@ -54,7 +53,7 @@ func compileFast(g *program, pol Policy) (*fastProgram, string) {
 		}
 	}
 	c := &fastCompiler{
-		g: g, facts: newKindFacts(g), closing: g.closing, memo: map[string]int32{}, patterns: map[string]*bytePattern{}, shared: map[string]int32{},
+		g: g, facts: newKindFacts(g), closing: g.closing, memo: map[string]int32{}, shared: map[string]int32{},
 		p: &fastProgram{general: g, limits: pol.limits(), tapes: &sync.Pool{New: func() any { return new([]value) }}},
 	}
 	for _, n := range g.nodes {
@@ -199,15 +198,6 @@ func (c *fastCompiler) handOver(set schemaSet, at *node, why string) fastAfter {
 	return fastAfter{hybrid: int32(len(c.p.hybrids) - 1), any: true}
 }
 
-func (c *fastCompiler) pattern(p *pattern) *bytePattern {
-	b, ok := c.patterns[p.String()]
-	if !ok {
-		b = newBytePattern(p)
-		c.patterns[p.String()] = b
-	}
-	return b
-}
-
 // spend counts work, and gives up when it is too much.
 func (c *fastCompiler) spend(work int) {
 	if c.work += work; c.work > maxFastWork {
@@ -252,7 +242,7 @@ func (c *fastCompiler) str(set, all schemaSet) int32 {
 			s.maxLength = min(s.maxLength, r.maxLength)
 		}
 		if r.pattern != nil {
-			if p := c.pattern(r.pattern); !slices.Contains(s.patterns, p) {
+			if p := r.pattern.row; !slices.Contains(s.patterns, p) {
 				s.patterns = append(s.patterns, p)
 			}
 		}

@@ -43,7 +43,7 @@ func (c *fastCompiler) object(set, all schemaSet) int32 {
 	}
 	places.requirements(&o, index)
 	for _, p := range places.patterns {
-		o.patterns = append(o.patterns, c.pattern(p))
+		o.patterns = append(o.patterns, p.row)
 	}
 	for mask := range 1 << len(places.patterns) {
 		o.others = append(o.others, c.value(places.undeclared(mask)))

@@ -86,6 +86,12 @@ func hostilePayloads() map[string]struct {
 		"names by a rule": {`{"propertyNames":{"maxLength":30,"pattern":"^[a-z0-9]+$"}}`, func(n int) string {
 			return "{" + list(n/10, func(i int) string { return fmt.Sprintf(`"k%d":1`, i) }) + "}"
 		}},
+		"dear patterns": {`{"items":{"anyOf":[` + list(60, func(i int) string { return fmt.Sprintf(`{"pattern":"(a|b|ab){1,40}c[a-d]{0,90}x%d$"}`, i) }) + `]}}`, func(n int) string {
+			return "[" + list(n/22, func(int) string { return `"` + strings.Repeat("ab", 10) + `"` }) + "]"
+		}},
+		"a dear pattern and a long string": {`{"items":{"pattern":"([a-d]{0,90}){1,5}x$"}}`, func(n int) string {
+			return `["` + strings.Repeat("ab", n/2) + `"]`
+		}},
 		"an open bracket": {`{"type":"array"}`, func(n int) string { return "[" + strings.Repeat("1,", n/2) }},
 		"unevaluated, any": {`{"anyOf":[{"properties":{"k1":true}},{"properties":{"k2":true}}],"unevaluatedProperties":{"type":"number"}}`, func(n int) string {
 			return "{" + list(n/9, func(i int) string { return fmt.Sprintf(`"k%d":1`, i) }) + "}"

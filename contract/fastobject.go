@@ -120,8 +120,7 @@ func (s *fastState) members(o *fastObject, at, words, base int) (end int, first 
 func (s *fastState) byPatterns(o *fastObject, name []byte) int32 {
 	mask := 0
 	for i, p := range o.patterns {
-		s.steps += 1 + len(name)*p.steps/64
-		if s.steps > s.limit {
+		if !s.affords(p, len(name)) {
 			return bad
 		}
 		if p.match(name) {

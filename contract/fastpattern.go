@@ -37,6 +37,9 @@ func newBytePattern(p *pattern) *bytePattern {
 
 // compile turns a parsed pattern into pieces, where that is exact.
 func (b *bytePattern) compile(re *syntax.Regexp) bool {
+	if re.Op == syntax.OpEmptyMatch { // it matches anything
+		return true
+	}
 	subs := []*syntax.Regexp{re}
 	if re.Op == syntax.OpConcat {
 		subs = re.Sub
@@ -191,7 +194,7 @@ func (b *bytePattern) deterministic() bool {
 
 func (b *bytePattern) match(s []byte) bool {
 	if !b.simple {
-		return b.Match(s)
+		return b.Regexp.Match(s)
 	}
 	i := 0
 	for k := range b.pieces {

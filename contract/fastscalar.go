@@ -61,12 +61,18 @@ func (s *fastState) stringFits(r *fastString, content []byte, saw uint8) bool {
 		}
 	}
 	for _, p := range r.patterns {
-		s.steps += 1 + len(content)*p.steps/64
-		if s.steps > s.limit || !p.match(content) {
+		if !s.affords(p, len(content)) || !p.match(content) {
 			return false
 		}
 	}
 	return true
+}
+
+// affords pays for a match of a text of n bytes before it is done. What costs
+// more than is left is not done, and ends the pass.
+func (s *fastState) affords(p *bytePattern, n int) bool {
+	s.steps = min(s.steps+1+p.work(n)/fastMatchShare, s.limit+1)
+	return s.steps <= s.limit
 }
 
 // viewString returns the bytes as a string without copying them. It is for

@@ -79,7 +79,7 @@ func libraryFormats() []*jsonschema.Format {
 }
 
 func isRegex(s string) bool {
-	_, err := compilePattern(s)
+	_, _, err := parsePattern(s)
 	return err == nil
 }
 

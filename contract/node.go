@@ -387,8 +387,8 @@ func asPattern(re jsonschema.Regexp) *pattern {
 	case *pattern:
 		return re
 	case *regexp.Regexp:
-		return &pattern{re, maxPatternProgram}
+		return newPattern(re, maxPatternProgram, maxPatternProgram)
 	default:
-		return &pattern{regexp.MustCompile(regexp.QuoteMeta(re.String())), maxPatternProgram}
+		return newPattern(regexp.MustCompile(regexp.QuoteMeta(re.String())), maxPatternProgram, maxPatternProgram)
 	}
 }

@@ -18,27 +18,47 @@ const maxPatternProgram = 1000
 type pattern struct {
 	*regexp.Regexp
 	steps int // instructions of the program
+	width int // of them, those that one character may make it look at
+	row   *bytePattern
 }
+
+// Match reports whether the text matches.
+func (p *pattern) Match(text []byte) bool { return p.row.match(text) }
 
 // compilePattern compiles a regular expression of a schema. The error names
 // the construct that is not supported and says what to write in its place.
 func compilePattern(src string) (*pattern, error) {
+	re, prog, err := parsePattern(src)
+	if err != nil {
+		return nil, err
+	}
+	return newPattern(re, len(prog.Inst), patternWidth(prog)), nil
+}
+
+func newPattern(re *regexp.Regexp, steps, width int) *pattern {
+	p := &pattern{Regexp: re, steps: steps, width: width}
+	p.row = newBytePattern(p)
+	return p
+}
+
+// parsePattern is compilePattern without what matching alone needs.
+func parsePattern(src string) (*regexp.Regexp, *syntax.Prog, error) {
 	parsed, err := syntax.Parse(src, syntax.Perl)
 	if err != nil {
-		return nil, explainPattern(src, err)
+		return nil, nil, explainPattern(src, err)
 	}
 	prog, err := syntax.Compile(parsed.Simplify())
 	if err != nil {
-		return nil, explainPattern(src, err)
+		return nil, nil, explainPattern(src, err)
 	}
 	if len(prog.Inst) > maxPatternProgram {
-		return nil, fmt.Errorf("the pattern compiles to %d steps, more than %d: use smaller repeat counts, or minLength and maxLength", len(prog.Inst), maxPatternProgram)
+		return nil, nil, fmt.Errorf("the pattern compiles to %d steps, more than %d: use smaller repeat counts, or minLength and maxLength", len(prog.Inst), maxPatternProgram)
 	}
 	re, err := regexp.Compile(src)
 	if err != nil {
-		return nil, explainPattern(src, err)
+		return nil, nil, explainPattern(src, err)
 	}
-	return &pattern{re, len(prog.Inst)}, nil
+	return re, prog, nil
 }
 
 // regexpEngine makes the schema library compile patterns as we do.

@@ -13,7 +13,9 @@
 // Every [Config.Beat] the session renews its epoch and puts a message with its
 // snapshot into the log. When the message comes back and everything before it
 // is done, the snapshot is proven: each row that is visible in it reached the
-// broker. When the slot is lost, was made anew, or had to be given up, the rows
+// broker. Every login of the database may write such a message, so that each
+// bears a code by a secret of its session: others pass by, also those of the
+// sessions before. When the slot is lost, was made anew, or had to be given up, the rows
 // that are not visible in the proven snapshot are read from the table instead
 // (repair), and the stream goes on behind them.
 //
@@ -31,7 +33,10 @@
 //  6. Nothing is decided by comparing clocks of two machines: leads are judged
 //     by the monotonic clock of whoever judges, and commits are told by the
 //     node's clock.
-//  7. Partitions are kept up on a connection of their own; no statement of the
+//  7. Between reader and relay, and in each query of a repair, rows are bounded by
+//     their bytes.
+//  8. Names without a schema are the server's: no search path is trusted.
+//  9. Partitions are kept up on a connection of their own; no statement of the
 //     session waits for locks of the table but a repair.
 //
 // # Failure

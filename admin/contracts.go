@@ -52,7 +52,7 @@ func (o *operator) contractRoutes() []gateway.Route {
 		{
 			Method: http.MethodPost, Path: "/v1/contracts/{subject}/check", ID: "checkContract", Tag: tag, Handle: o.checkContract,
 			Summary: "Check a payload without publishing it", Responses: ok("It passes", api.Checked{}),
-			Description: "Answers with the same problem that publishing would give.",
+			Description: "Answers with the same problem that publishing would give, and says where publishing would mend the payload first.",
 			Requests: []gateway.Body{
 				{Media: api.TypeJSON, Doc: "The payload, as it would be the data of an event"},
 				{Media: headgate.MediaTypeAvro, Doc: "The same in Avro binary, with or without a frame, where the contract is Avro"},
@@ -237,10 +237,14 @@ func (o *operator) checkContract(c *gateway.Call) error {
 	if err != nil {
 		return err
 	}
-	if j.Verdict != nil && !j.Verdict.Valid {
-		return violation(j.Verdict)
+	out := api.Checked{Valid: true, Contract: j.Contract.Ref()}
+	if v := j.Verdict; v != nil && !v.Valid {
+		if j.Mended == nil || len(j.Mended) > t.PayloadMax {
+			return violation(v)
+		}
+		out.WouldBeMended, out.Violations, out.Proposals = true, v.Violations, v.Proposals
 	}
-	return c.JSON(http.StatusOK, api.Checked{Valid: true, Contract: j.Contract.Ref()})
+	return c.JSON(http.StatusOK, out)
 }
 
 // clipped bounds what is echoed of a path.

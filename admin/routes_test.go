@@ -124,6 +124,31 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+// A payload that publishing mends passes the check, which says so.
+func TestCheckTellsOfMending(t *testing.T) {
+	n := nodetest.Start(t, nil)
+	schema := `{"x-headgate-repair":"apply-lossless","type":"object","properties":{"sub_path":{"type":"string","x-headgate-aliases":["path"]}},"required":["sub_path"],"additionalProperties":false}`
+	status, b := ask(t, n, "admin", "PUT", "/v1/contracts/ticket.opened", schema, "Content-Type", "application/schema+json")
+	if status/100 != 2 {
+		t.Fatalf("%d %s", status, b)
+	}
+	for payload, want := range map[string]int{`{"path":"a"}`: 200, `{"sub_path":"a"}`: 200, `{"path":1}`: 422, `{"wrap":{"sub_path":"a"}}`: 422} {
+		status, b := ask(t, n, "desk", "POST", "/v1/contracts/ticket.opened/check", payload, "Content-Type", "application/json")
+		var got api.Checked
+		if err := json.Unmarshal(b, &got); err != nil {
+			t.Fatal(err)
+		}
+		mends := payload == `{"path":"a"}`
+		if status != want || status == 200 && !got.Valid || got.WouldBeMended != mends || mends && (len(got.Violations) == 0 || len(got.Proposals) != 1) {
+			t.Errorf("%s: %d %s", payload, status, b)
+		}
+		status, b = ask(t, n, "desk", "POST", "/v1/events", payload, "Content-Type", "application/json", "ce-specversion", "1.0", "ce-type", "ticket.opened", "ce-source", "/s")
+		if (status/100 == 2) != (want == 200) || bytes.Contains(b, []byte(`"mended"`)) != mends {
+			t.Errorf("%s published: %d %s", payload, status, b)
+		}
+	}
+}
+
 // Checking gives the same problem as publishing.
 func TestCheckEqualsPublish(t *testing.T) {
 	n := nodetest.Start(t, nil)

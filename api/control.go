@@ -52,6 +52,11 @@ type Deleted struct {
 type Checked struct {
 	Valid    bool                 `json:"valid"`
 	Contract headgate.ContractRef `json:"contract"`
+	// WouldBeMended: the payload is not valid as it is; publishing it mends it
+	// by the first of the proposals and admits it.
+	WouldBeMended bool                 `json:"would_be_mended,omitempty" doc:"Publishing mends the payload, by the first of proposals, and admits it"`
+	Violations    []headgate.Violation `json:"violations,omitempty" doc:"What the payload is without being mended"`
+	Proposals     []headgate.Proposal  `json:"proposals,omitempty"`
 }
 
 // SubscriptionSpec is what a user says of a subscription.

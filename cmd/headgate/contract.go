@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/headgate/headgate"
@@ -198,7 +199,18 @@ func (a *app) contractCheck() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(got, func(w io.Writer) { fmt.Fprintf(w, "valid against %s\n", got.Contract) })
+			return a.print(got, func(w io.Writer) {
+				if !got.WouldBeMended {
+					fmt.Fprintf(w, "valid against %s\n", got.Contract)
+					return
+				}
+				fmt.Fprintf(w, "valid against %s once it is mended, as publishing it does:\n", got.Contract)
+				for _, p := range got.Proposals[:min(len(got.Proposals), 1)] {
+					for _, s := range p.Steps {
+						fmt.Fprintf(w, "  %s %s: %s\n", s.Step, strconv.Quote(s.At), s.Reason)
+					}
+				}
+			})
 		},
 	}
 	cmd.Flags().StringVar(&media, "content-type", "", "media type of the payload, such as avro/binary; default: JSON")

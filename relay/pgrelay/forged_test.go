@@ -6,8 +6,10 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/internal/pgtest"
+	"github.com/headgate/headgate/relay"
 	"github.com/headgate/headgate/relay/pgrelay"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -100,4 +102,33 @@ func TestProvenSnapshotOfTheFutureIsNone(t *testing.T) {
 		return pgtest.Exec(t, r.db, `SELECT proven_beat <= beat FROM headgate.relay_state`)[0][0] == "t"
 	})
 	r.verify(20)
+}
+
+// The right to write messages may be taken from everybody but the relay.
+func TestRelayRunsWhereNobodyElseWritesMessages(t *testing.T) {
+	r := newRig(t, pgtest.URL(t))
+	ctx := context.Background()
+	r.exec(`REVOKE EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text), pg_logical_emit_message(boolean, text, bytea) FROM PUBLIC`)
+	r.exec(`GRANT EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text) TO headgate_relay`)
+	cfg := r.connect().Config()
+	role := "m" + strings.TrimPrefix(cfg.Database, "t_")
+	r.exec(`CREATE ROLE ` + role + ` LOGIN REPLICATION`)
+	t.Cleanup(func() { pgtest.Exec(t, pgtest.URL(t), `DROP ROLE `+role) })
+	t.Cleanup(func() { pgtest.Exec(t, pgtest.URL(t), `REVOKE headgate_relay FROM `+role) })
+	t.Cleanup(func() {
+		pgtest.Exec(t, r.db, `REVOKE ALL ON FUNCTION pg_logical_emit_message(boolean, text, text) FROM headgate_relay`)
+	})
+	must(t, pgrelay.Install(ctx, r.db, pgrelay.InstallOptions{Relay: role}))
+	if _, err := r.stranger().Exec(ctx, `SELECT pg_logical_emit_message(true, 'headgate.beat', 'x')`).ReadAll(); err == nil {
+		t.Error("a stranger writes messages")
+	}
+	src, err := pgrelay.New(pgrelay.Config{URL: strings.Replace(r.db, cfg.User+"@", role+"@", 1), Beat: 500 * time.Millisecond, Log: r.log()})
+	must(t, err)
+	x := r.run(func(c *relay.Config) { c.Source = src })
+	r.emit(1, 10)
+	x.wait(t, 10)
+	r.until("heartbeats are proven", func() bool {
+		return pgtest.Exec(t, r.db, `SELECT proven_beat > 1 FROM headgate.relay_state`)[0][0] == "t"
+	})
+	x.stop()
 }

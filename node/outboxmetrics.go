@@ -61,6 +61,17 @@ func (n *Node) addOutboxGauges() {
 		}
 		return all
 	})
+	n.metrics.Gauges(map[string]string{"outbox_waiting_rows": "Rows in flight that are held back, by the code of what they wait for."}, []string{"outbox", "code"},
+		func() map[string][]telemetry.Series {
+			var all []telemetry.Series
+			for _, r := range n.Relays {
+				s := r.Status()
+				for code, rows := range s.Waiting {
+					all = append(all, telemetry.Series{Labels: []string{s.Name, string(code)}, Value: float64(rows)})
+				}
+			}
+			return map[string][]telemetry.Series{"outbox_waiting_rows": all}
+		})
 }
 
 func outboxValues(s *relay.Status) map[string]float64 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -27,6 +26,8 @@ type lane struct {
 	mu    sync.Mutex
 	queue []item
 	busy  bool
+	holds map[class]hold
+	woken chan struct{} // something was added that no hold keeps back
 }
 
 // item is one row on its way.
@@ -49,6 +50,12 @@ func (n *run) dispatch(ctx context.Context, it item) {
 	l.queue = append(l.queue, it)
 	start := !l.busy
 	l.busy = true
+	if _, held := l.holds[classOf(it.row)]; len(l.holds) > 0 && !held {
+		select {
+		case l.woken <- struct{}{}:
+		default:
+		}
+	}
 	l.mu.Unlock()
 	if start {
 		n.work.Go(func() { n.serve(ctx, l) })
@@ -73,49 +80,62 @@ func (n *run) keyOf(row *Row) string {
 
 // serve submits what waits in a lane until nothing does.
 func (n *run) serve(ctx context.Context, l *lane) {
-	pause := 5 * time.Millisecond
 	for {
-		group := l.head()
-		if len(group) == 0 || ctx.Err() != nil {
+		group, wait := l.head(time.Now())
+		switch {
+		case ctx.Err() != nil:
+			return
+		case len(group) > 0:
+			left, wait, why := n.submit(ctx, group)
+			l.drop(group, left)
+			l.hold(group, left, wait, why)
+			if len(left) > 0 {
+				n.tellWait(ctx, group[0].row, why)
+				n.r.note(func(s *Status) { s.Retried += uint64(len(left)) })
+			}
+		case wait == 0:
+			return
+		case !l.pause(ctx, wait):
 			return
 		}
-		left, wait := n.submit(ctx, group)
-		l.drop(group, left)
-		if len(left) == 0 {
-			pause = 5 * time.Millisecond
-			continue
-		}
-		n.r.note(func(s *Status) { s.Retried += uint64(len(left)) })
-		if len(left) < len(group) {
-			pause = 5 * time.Millisecond // it goes on, if slowly
-		}
-		if !sleep(ctx, max(wait, pause/2+rand.N(pause))) {
-			return
-		}
-		pause = min(pause*2, 2*time.Second)
 	}
 }
 
 // head returns the rows that one submission may hold: of one role and one
 // cause, and one of each key, the first that waits. Two of a key in one call
-// would change places if the broker throttled the first alone. Without any row
+// would change places if the broker throttled the first alone. Rows of a class
+// that is held are passed over, with those behind them of the same keys. Without
+// any row, wait is how long the first hold lasts; 0 when the lane is empty and
 // the worker's turn is over.
-func (l *lane) head() []item {
+func (l *lane) head(now time.Time) (group []item, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.queue) == 0 {
-		l.queue, l.busy = nil, false
-		return nil
+		l.queue, l.busy, l.holds = nil, false, nil
+		return nil, 0
 	}
-	first, bytes := l.queue[0].row, 0
+	var first *Row
+	bytes, looked := 0, 0
 	seen := make(map[string]struct{}, min(len(l.queue), groupRows))
-	var group []item
-	for i := range l.queue[:min(len(l.queue), lookAhead)] {
+	for i := range l.queue {
 		it := &l.queue[i]
+		if h := l.holds[classOf(it.row)]; now.Before(h.until) {
+			seen[it.key] = struct{}{}
+			if d := h.until.Sub(now); wait == 0 || d < wait {
+				wait = d
+			}
+			continue
+		}
+		if looked++; looked > lookAhead {
+			break
+		}
 		if _, waits := seen[it.key]; waits {
 			continue
 		}
 		seen[it.key] = struct{}{}
+		if first == nil {
+			first = it.row
+		}
 		if !together(first, it.row) {
 			continue
 		}
@@ -125,7 +145,7 @@ func (l *lane) head() []item {
 		}
 		group = append(group, *it)
 	}
-	return group
+	return group, wait
 }
 
 // together reports whether two rows may be one submission.
@@ -159,11 +179,11 @@ func (l *lane) drop(group, left []item) {
 }
 
 // submit hands a group to the perimeter and settles what came of it. It returns
-// the rows that have to be repeated, and how long to wait at least.
-func (n *run) submit(ctx context.Context, group []item) (left []item, wait time.Duration) {
+// the rows that have to be repeated, how long to wait at least, and for what.
+func (n *run) submit(ctx context.Context, group []item) (left []item, wait time.Duration, why error) {
 	if err := n.src.Lead(); err != nil {
 		n.fail(err)
-		return group, 0
+		return group, 0, err
 	}
 	who, err := n.r.cfg.Principal(group[0].row.Role)
 	if err != nil {
@@ -172,8 +192,7 @@ func (n *run) submit(ctx context.Context, group []item) (left []item, wait time.
 	n.r.cfg.Fault("before publish")
 	results, err := n.admit(ctx, who, group)
 	if err != nil {
-		n.logBlocked(ctx, err)
-		return group, 0
+		return group, 0, err
 	}
 	n.r.cfg.Fault("after publish")
 	var done, refused []int
@@ -192,21 +211,23 @@ func (n *run) submit(ctx context.Context, group []item) (left []item, wait time.
 			if wait == 0 {
 				wait = e.RetryAfter
 			}
+			if why == nil {
+				why = e
+			}
 		default:
 			refused = append(refused, i)
 		}
 	}
 	if len(refused) > 0 {
 		if err := n.keep(ctx, who.Name, group, results, refused); err != nil {
-			n.logBlocked(ctx, err)
 			for _, i := range refused {
 				left = append(left, group[i])
 			}
-			refused = nil
+			refused, why = nil, err
 		}
 	}
 	n.settle(group, results, done, refused)
-	return left, wait
+	return left, wait, why
 }
 
 // admit submits a group, but for what the streams hold already.
@@ -265,11 +286,10 @@ func reused(res *perimeter.Result, row *Row) bool {
 }
 
 // refuseAll handles a role that stands for nobody.
-func (n *run) refuseAll(ctx context.Context, group []item, err error) ([]item, time.Duration) {
+func (n *run) refuseAll(ctx context.Context, group []item, err error) ([]item, time.Duration, error) {
 	e := headgate.AsError(err)
 	if e == nil || e.Info().Retry == headgate.RetryLater {
-		n.logBlocked(ctx, err)
-		return group, 0
+		return group, 0, err
 	}
 	results := make([]perimeter.Result, len(group))
 	all := make([]int, len(group))
@@ -278,17 +298,10 @@ func (n *run) refuseAll(ctx context.Context, group []item, err error) ([]item, t
 		all[i] = i
 	}
 	if err := n.keep(ctx, group[0].row.Role, group, results, all); err != nil {
-		n.logBlocked(ctx, err)
-		return group, 0
+		return group, 0, err
 	}
 	n.settle(group, results, nil, all)
-	return nil, 0
-}
-
-func (n *run) logBlocked(ctx context.Context, err error) {
-	if ctx.Err() == nil {
-		n.r.cfg.Log.WarnContext(ctx, "outbox lane waits", "outbox", n.r.cfg.Name, "error", err)
-	}
+	return nil, 0, nil
 }
 
 // keep puts refused rows into quarantine, whole, and notes their records.

@@ -98,16 +98,19 @@ type Status struct {
 	// InFlight and InFlightBytes are what was read and is not done, Lanes how
 	// many lanes hold it, and Oldest when the oldest of it was committed; zero
 	// when nothing is in flight.
-	InFlight      int       `json:"in_flight"`
-	InFlightBytes int       `json:"in_flight_bytes"`
-	Lanes         int       `json:"lanes"`
-	Oldest        time.Time `json:"oldest,omitzero"`
-	Sessions      uint64    `json:"sessions"` // opened since the process started
-	Stored        uint64    `json:"stored"`
-	Duplicate     uint64    `json:"duplicate"`
-	Parked        uint64    `json:"parked"`
-	Retried       uint64    `json:"retried"`
-	LastDone      time.Time `json:"last_done"`
+	InFlight      int `json:"in_flight"`
+	InFlightBytes int `json:"in_flight_bytes"`
+	Lanes         int `json:"lanes"`
+	// Waiting is how many of the rows in flight are held back, by the code of
+	// what they wait for: rate_limited is a principal's rate of roots.
+	Waiting   map[headgate.Code]int `json:"waiting,omitempty"`
+	Oldest    time.Time             `json:"oldest,omitzero"`
+	Sessions  uint64                `json:"sessions"` // opened since the process started
+	Stored    uint64                `json:"stored"`
+	Duplicate uint64                `json:"duplicate"`
+	Parked    uint64                `json:"parked"`
+	Retried   uint64                `json:"retried"`
+	LastDone  time.Time             `json:"last_done"`
 	// Log is what the session knows of the log itself.
 	Log LogStatus `json:"log"`
 }

@@ -6,6 +6,8 @@ import (
 	"hash/maphash"
 	"sync"
 	"time"
+
+	"github.com/headgate/headgate"
 )
 
 // run is one session.
@@ -20,16 +22,21 @@ type run struct {
 
 	mu      sync.Mutex
 	tracker tracker
-	moved   chan struct{} // the tracker may have advanced
+	moved   chan struct{}      // the tracker may have advanced
+	told    map[wait]time.Time // when the log last told of a wait
 	fail    context.CancelCauseFunc
 }
 
 func newRun(r *Relay, src Session) *run {
-	return &run{
+	n := &run{
 		r: r, src: src, budget: newBudget(r.cfg.InFlight, r.cfg.InFlightBytes), seed: maphash.MakeSeed(),
 		lanes: make([]lane, r.cfg.Lanes), tracker: tracker{horizon: r.cfg.Horizon}, moved: make(chan struct{}, 1),
-		past: newPast(&r.cfg),
+		past: newPast(&r.cfg), told: map[wait]time.Time{},
 	}
+	for i := range n.lanes {
+		n.lanes[i].woken = make(chan struct{}, 1)
+	}
+	return n
 }
 
 // relay reads until the source fails or ctx ends, then waits for what is in
@@ -217,12 +224,14 @@ func (n *run) tell(s *Status) {
 	n.mu.Lock()
 	s.Oldest = n.tracker.oldest()
 	n.mu.Unlock()
+	s.Waiting = map[headgate.Code]int{}
 	for i := range n.lanes {
 		l := &n.lanes[i]
 		l.mu.Lock()
 		if len(l.queue) > 0 {
 			s.Lanes++
 		}
+		l.waiting(s.Waiting)
 		l.mu.Unlock()
 	}
 	if t, ok := n.src.(Teller); ok {

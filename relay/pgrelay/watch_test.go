@@ -198,6 +198,19 @@ func TestReplayMintsNewEvents(t *testing.T) {
 	if of, _ := again.Row.Event.Extension("replayof"); of == "" || again.Result.Err != nil || again.Result.Duplicate {
 		t.Errorf("the replayed row ended as %+v", again.Result)
 	}
+	// Again, it is not the replay that is replayed, unless its id is named.
+	if n, err := pgrelay.Replay(ctx, r.db, pgrelay.ReplayFilter{Key: "k1"}, false); err != nil || n != 1 {
+		t.Fatalf("replay again: %d, %v", n, err)
+	}
+	if n, err := pgrelay.Replay(ctx, r.db, pgrelay.ReplayFilter{IDs: []string{again.Row.Event.ID}}, false); err != nil || n != 1 {
+		t.Fatalf("replay of a replay: %d, %v", n, err)
+	}
+	of, _ := again.Row.Event.Extension("replayof")
+	for _, d := range x.wait(t, 8)[6:] {
+		if got, _ := d.Row.Event.Extension("replayof"); got != of {
+			t.Errorf("replayof is %q, want %q", got, of)
+		}
+	}
 	if _, err := pgrelay.Replay(ctx, r.db, pgrelay.ReplayFilter{}, false); err == nil {
 		t.Error("everything may be replayed at once")
 	}

@@ -233,8 +233,11 @@ func objects() []string {
 
 // Replay writes rows of the outbox anew, in their order and in one transaction,
 // so that the relay carries them again: with ids of their own, since the broker
-// and the consumers know the old ones, and the old id in the extension
-// replayof. DryRun only counts. It returns how many there are. Errors:
+// and the consumers know the old ones, and the id of the first in the extension
+// replayof. Rows that are replays are left out unless f names their ids. The new
+// events are roots, also where the old ones had a cause: a token counts for its
+// delivery, which is over. DryRun only counts. It returns how many there are.
+// Errors:
 // invalid_argument for a filter that selects nothing.
 func Replay(ctx context.Context, db *sql.DB, f relay.ReplayFilter, dryRun bool) (int64, error) {
 	if err := f.Check(); err != nil {
@@ -259,7 +262,7 @@ func Replay(ctx context.Context, db *sql.DB, f relay.ReplayFilter, dryRun bool) 
 	}
 	err = immediate(ctx, conn, func() error {
 		res, err := conn.ExecContext(ctx, `INSERT INTO headgate_outbox_rows (id, type, source, subject, key, attributes, origin, data)
-			SELECT `+newID+`, type, source, subject, key, json_set(coalesce(attributes, '{}'), '$.replayof', id), origin, data FROM (`+selected+`) ORDER BY seq`, args...)
+			SELECT `+newID+`, type, source, subject, key, json_set(coalesce(attributes, '{}'), '$.replayof', coalesce(json_extract(attributes, '$.replayof'), id)), origin, data FROM (`+selected+`) ORDER BY seq`, args...)
 		if err == nil {
 			n, err = res.RowsAffected()
 		}
@@ -284,6 +287,8 @@ func where(f relay.ReplayFilter) (string, []any) {
 			ids[i] = id
 		}
 		add("id IN (?"+strings.Repeat(", ?", len(ids)-1)+")", ids...)
+	} else {
+		add("json_extract(attributes, '$.replayof') IS NULL")
 	}
 	if f.Type != "" {
 		add("type = ?", f.Type)

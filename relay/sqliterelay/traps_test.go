@@ -491,6 +491,9 @@ func TestReplayWritesNewEvents(t *testing.T) {
 		t.Fatalf("%d rows: %v", n, err)
 	}
 	x.wait(t, 5)
+	if n, err := Replay(t.Context(), r.db, relay.ReplayFilter{Type: "order.placed"}, true); err != nil || n != 3 {
+		t.Errorf("%d rows would be replayed next, with the replays: %v", n, err)
+	}
 	again := map[string]string{}
 	for _, s := range r.stored() {
 		for _, e := range s.Event.Extensions {

@@ -278,5 +278,9 @@ func explainMeta(base string, e *jsonschema.ValidationError, rsn *reasons) {
 			what = "want one of array, boolean, integer, null, number, object, string, or a list of them"
 		}
 	}
+	if k, ok := e.ErrorKind.(*libkind.ExclusiveMinimum); ok {
+		want, _ := k.Want.Float64()
+		what = fmt.Sprintf("want a number greater than %v", want)
+	}
 	rsn.add(ptr, "%s", clip(what, 160))
 }

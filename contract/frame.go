@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/headgate/headgate"
 )
@@ -160,7 +161,8 @@ func (c *Contract) unreadable(payload []byte, f Frame, framed bool) *headgate.Ve
 		return c.badFrame("the start of single-object encoding, cut short", "a fingerprint of 8 bytes behind C3 01", "Send the whole frame, or the value alone.")
 	}
 	v := c.CheckAvro(payload)
-	if framed && f.ID > 0 && f.ID < 1<<24 { // ids count from 1: it looks like one
+	// Ids count from 1, and serializers that were given none write -1.
+	if framed && (f.ID > 0 && f.ID < 1<<24 || f.ID == math.MaxUint32) {
 		v.Violations = append(c.unknownID(f).Violations, v.Violations...)
 		if over := len(v.Violations) - headgate.MaxViolations; over > 0 {
 			v.Violations, v.Truncated = v.Violations[:headgate.MaxViolations], v.Truncated+over

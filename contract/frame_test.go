@@ -60,6 +60,7 @@ func TestFrames(t *testing.T) {
 		"confluent, of that version":   {two, bin, id(1, "\x02x\x04"), one, id(1, "\x02x\x04"), "syntax", 7},
 		"confluent, unknown":           {two, bin, id(9, "\x02x\x04"), two, id(9, "\x02x\x04"), "bad_frame", 0},
 		"confluent, cut short":         {two, bin, "\x00\x00\x00", two, "\x00\x00\x00", "syntax", 2},
+		"confluent, an id of -1":       {two, bin, id(1<<32-1, "\x02x\x04"), two, id(1<<32-1, "\x02x\x04"), "bad_frame", 0},
 		"confluent, of a JSON Schema":  {two, bin, id(4, "\x02x\x04"), two, id(4, "\x02x\x04"), "bad_frame", 0},
 		"single object":                {two, bin, single(two.AvroFingerprint(), "\x02x\x04"), two, "\x02x\x04", "", 0},
 		"single object, older":         {two, bin, single(one.AvroFingerprint(), "\x02x"), one, "\x02x", "", 0},

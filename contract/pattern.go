@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -104,6 +105,9 @@ func explainPattern(src string, err error) error {
 	}
 	switch serr.Code {
 	case syntax.ErrInvalidRepeatSize:
+		if n, err := strconv.Atoi(strings.Trim(serr.Expr[strings.LastIndexAny(serr.Expr, "{,")+1:], "}?")); err == nil && n <= 1000 {
+			return fmt.Errorf("the pattern repeats %s what has repetitions itself: RE2 allows at most 1000 of the innermost, multiplied; use minLength and maxLength", clipQuote(serr.Expr))
+		}
 		return fmt.Errorf("the pattern repeats %s: RE2 allows at most 1000; use minLength and maxLength", clipQuote(serr.Expr))
 	case syntax.ErrInvalidRepeatOp:
 		return fmt.Errorf("the pattern repeats a repetition or uses a possessive quantifier (%s): write a plain quantifier on a group", clipQuote(serr.Expr))

@@ -105,3 +105,17 @@ func TestPatternPrice(t *testing.T) {
 		}
 	}
 }
+
+func TestRepetitionsThatMultiply(t *testing.T) {
+	for src, want := range map[string]string{
+		`(a{1000}){1000}`: "multiplied", `a{1001}`: "at most 1000; use", `(a{2,1000}){2,}`: "",
+	} {
+		if _, err := compilePattern(src); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", src, err)
+		}
+	}
+	_, _, err := Compile("s", 1, []byte(`{"multipleOf":0}`), nil)
+	if err == nil || !strings.Contains(err.Error(), "greater than 0") {
+		t.Errorf("%v", err)
+	}
+}

@@ -23,7 +23,7 @@ type name struct {
 // parseName reads SUBJECT or :.CONTEXT:SUBJECT. The subject may be empty,
 // which means the context itself.
 func parseName(s string) (name, error) {
-	if len(s) > maxSubject || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
+	if len(s) > maxSubject || !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return name{}, fault(FaultInvalidSubject, "The specified subject '%s' is not a valid subject: want at most %d bytes of printable UTF-8.", show(s), maxSubject)
 	}
 	if !strings.HasPrefix(s, ":.") {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
@@ -20,6 +21,9 @@ func (a *app) contractLint() *cobra.Command {
 			"The exit code is 3 for a schema that is refused, else 0.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if strings.HasSuffix(args[0], ".avsc") {
+				return usagef("%s is an Avro schema by its name, and lint reads JSON Schemas; contract add says what is wrong with either", args[0])
+			}
 			schema, err := a.schemaArgument(args[0])
 			if err != nil {
 				return err

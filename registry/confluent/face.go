@@ -45,7 +45,7 @@ func Mount(g *gateway.Gateway, cfg Config) error {
 	}
 	f := &face{cfg: cfg, slots: make(chan struct{}, maxAtWork), draining: g.Draining}
 	f.routes()
-	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete} {
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
 		for _, path := range []string{Prefix + "/{path...}", Prefix} {
 			g.Handle(gateway.Route{
 				Method: method, Path: path, ID: "registry" + method, Tag: "registry", Public: true,

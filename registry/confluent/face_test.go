@@ -192,6 +192,8 @@ func TestRegistration(t *testing.T) {
 		{"no such path", "GET", "/associations/resources/-/topic", "", 404, "code 404"},
 		{"no such DEK registry", "POST", "/dek-registry/v1/keks", "{}", 404, "code 404"},
 		{"no such method", "PUT", "/subjects", "{}", 405, "code 405"},
+		{"no method of the face", "PATCH", "/subjects", "{}", 405, "code 405"},
+		{"a subject that reads from the right", "GET", "/subjects/a%E2%80%AEb/versions", "", 422, "code 42208"},
 	})
 	if r := do(t, n, "admin", "POST", "/subjects/s-value/versions", submit("", avroC, "")); !strings.Contains(r.body, "avro_resolution") {
 		t.Errorf("no reason: %s", r.body)

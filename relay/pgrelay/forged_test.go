@@ -74,7 +74,7 @@ func TestForgedHeartbeatsProveNothing(t *testing.T) {
 			forge()
 			r.exec(`SELECT pg_drop_replication_slot($1)`, slot)
 			r.emit(31, 40)
-			x = r.run(nil)
+			r.run(nil)
 			r.until("the repair ends", func() bool {
 				s, err := pgrelay.Inspect(context.Background(), r.db)
 				must(t, err)

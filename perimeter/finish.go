@@ -13,6 +13,7 @@ import (
 func (r *run) finish(ctx context.Context) {
 	r.twins()
 	r.duplicates(ctx)
+	r.dropOriginals(ctx)
 	r.record(ctx)
 }
 
@@ -90,6 +91,7 @@ func (r *run) readBack(ctx context.Context, items []int) {
 			k++
 		}
 		if k < len(stored) && stored[k].Position == res.Position && stored[k].Event.ID == res.Event.ID && stored[k].Event.Source == res.Event.Source {
+			r.entries[i].unneeded = stored[k].Event.Mended() != r.entries[i].kept
 			if stored[k].Event.Header.Principal != r.s.Principal.Name {
 				r.taken(i)
 				continue

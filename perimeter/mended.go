@@ -2,6 +2,7 @@ package perimeter
 
 import (
 	"context"
+	"slices"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/quarantine"
@@ -29,7 +30,9 @@ func (r *run) mend(i int, mended []byte, refusal *headgate.Error) bool {
 // its frame.
 func (r *run) unmend(i int) {
 	if o := r.entries[i].original; o != nil {
-		r.results[i].Event.Data = o.data
+		e := r.results[i].Event
+		e.Data = o.data
+		e.Extensions = slices.DeleteFunc(slices.Clone(e.Extensions), func(x headgate.Extension) bool { return x.Name == headgate.AttributeMended })
 		r.entries[i].original = nil
 	}
 	if framed := r.entries[i].framed; framed != nil {
@@ -74,6 +77,29 @@ func (r *run) keepOriginals(ctx context.Context) {
 		}
 		e := r.results[i].Event
 		e.Extensions = append(e.Extensions[:len(e.Extensions):len(e.Extensions)], headgate.Extension{Name: headgate.AttributeMended, Value: qids[k]})
-		r.results[i].Mended = qids[k]
+		r.results[i].Mended, r.entries[i].kept = qids[k], qids[k]
+	}
+}
+
+// dropOriginals deletes the records that no event names: of events that were
+// not stored after all, and of those that turned out to be duplicates of one
+// that names another record or none. Where that is not known, they stay.
+func (r *run) dropOriginals(ctx context.Context) {
+	var qids []string
+	for i := range r.entries {
+		en := &r.entries[i]
+		refused := en.state == stateRefused && r.results[i].Err.Info().Outcome == headgate.NotApplied
+		if en.kept != "" && (en.unneeded || refused) {
+			qids = append(qids, en.kept)
+			if r.results[i].Mended == en.kept {
+				r.results[i].Mended = ""
+			}
+		}
+	}
+	if len(qids) == 0 {
+		return
+	}
+	if err := r.p.cfg.Quarantine.DropMended(context.WithoutCancel(ctx), qids); err != nil {
+		r.p.cfg.Log.WarnContext(ctx, "originals of payloads that were not stored could not be deleted; they expire", "error", err)
 	}
 }

@@ -1,10 +1,12 @@
 package perimeter_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/broker"
 	"github.com/headgate/headgate/perimeter"
 	"github.com/headgate/headgate/quarantine"
 	"github.com/headgate/headgate/store"
@@ -107,8 +109,11 @@ func TestMendedAndThrottled(t *testing.T) {
 	e := event("note.mended", "t1", `{"subPath":"a"}`)
 	res := g.with(&odd{throttle: 1}).Admit(t.Context(), perimeter.Submission{Principal: helpdesk(), Door: "test", Items: items(e)})
 	wantCodes(t, res, "overloaded@stamp")
-	if string(res[0].Event.Data) != `{"subPath":"a"}` {
-		t.Errorf("%s", res[0].Event.Data)
+	if string(res[0].Event.Data) != `{"subPath":"a"}` || attribute(res[0].Event, "mended") != "" || res[0].Mended != "" {
+		t.Errorf("%s %+v", res[0].Event.Data, res[0])
+	}
+	if all, err := g.quarantine.List(t.Context(), store.QuarantineFilter{Kind: store.KindMended}); err != nil || len(all) != 0 {
+		t.Errorf("%d records of what was not stored, %v", len(all), err)
 	}
 	wantCodes(t, g.admit(helpdesk(), event("note.mended", "t1", `{"subPath":"a"}`)), "ok")
 }
@@ -141,4 +146,64 @@ func TestUnknownContractsCostNoRate(t *testing.T) {
 		}
 		wantCodes(t, g.admit(slow, event("note.mended", "", data)), want)
 	}
+}
+
+// racing is a broker that does not know yet what another publish stores.
+type racing struct{ broker.Broker }
+
+func (racing) Known(string, string, string) (headgate.Position, bool) {
+	return headgate.Position{}, false
+}
+
+// Of publishes of one id at the same time one is stored, and the original of
+// that one alone is kept, whatever the payloads were. When it is this very
+// publish's event that the broker has already, its record stays.
+func TestOneOriginalForOneEvent(t *testing.T) {
+	g := open(t, setup{})
+	cfg := g.cfg
+	cfg.Broker = racing{g.broker}
+	p, err := perimeter.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := g.admit(helpdesk(), event("note.mended", "c1", `{"subPath":"a"}`))
+	wantCodes(t, first, "ok")
+	for _, data := range []string{`{"subPath":"b"}`, `{"subPath":"a"}`, `{"sub_path":"c"}`} {
+		again := p.Admit(t.Context(), perimeter.Submission{Principal: helpdesk(), Door: "test", Items: items(event("note.mended", "c1", data))})
+		wantCodes(t, again, "duplicate")
+		if again[0].Mended != first[0].Mended || string(again[0].Event.Data) != `{"sub_path":"a"}` {
+			t.Errorf("%s: mended %q, want %q: %s", data, again[0].Mended, first[0].Mended, again[0].Event.Data)
+		}
+	}
+	other := helpdesk()
+	other.Name = "other"
+	taken := p.Admit(t.Context(), perimeter.Submission{Principal: other, Door: "test", Items: items(event("note.mended", "c1", `{"subPath":"d"}`))})
+	wantCodes(t, taken, "id_taken@stamp")
+	if taken[0].Mended != "" {
+		t.Errorf("mended %q", taken[0].Mended)
+	}
+	records, err := g.quarantine.List(t.Context(), store.QuarantineFilter{Kind: store.KindMended})
+	if err != nil || len(records) != 1 || records[0].QID != first[0].Mended {
+		t.Fatalf("records %+v, %v", records, err)
+	}
+	// A broker that stores and answers as if it had known the event before.
+	cfg.Broker = twice{g.broker}
+	if p, err = perimeter.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	res := p.Admit(t.Context(), perimeter.Submission{Principal: helpdesk(), Door: "test", Items: items(event("note.mended", "c2", `{"subPath":"a"}`))})
+	wantCodes(t, res, "duplicate")
+	if rec := g.record(res[0].Mended); string(rec.Body) != `{"subPath":"a"}` {
+		t.Errorf("record %s", rec.Body)
+	}
+}
+
+// twice is a broker that publishes everything two times.
+type twice struct{ broker.Broker }
+
+func (b twice) Publish(ctx context.Context, stream string, events []*headgate.Event) ([]broker.Result, error) {
+	if _, err := b.Broker.Publish(ctx, stream, events); err != nil {
+		return nil, err
+	}
+	return b.Broker.Publish(ctx, stream, events)
 }

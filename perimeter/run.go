@@ -37,6 +37,8 @@ type entry struct {
 	gas     *causal.Reservation // with statePassed
 	// original is what the payload was before it was mended.
 	original *original
+	kept     string             // its record
+	unneeded bool               // no event names that record
 	framed   []byte             // the payload with its frame, which was taken off
 	judged   bool               // the payload passed already
 	avro     *contract.Contract // that the payload passed, if it is Avro binary

@@ -16,7 +16,8 @@ const StateMended = "mended"
 // Each refusal is the one that the original would have met, with its event as
 // it will be admitted; originals are the bytes. It fails when the store does,
 // and with quarantine_full at the bound; then none is kept, and the events must
-// be refused instead. A record whose event the broker then does not take stays.
+// be refused instead. What
+// turns out not to be needed goes with DropMended.
 func (q *Quarantine) KeepMended(ctx context.Context, rs []Refusal, originals [][]byte) ([]string, error) {
 	now := q.cfg.Now()
 	recs := make([]store.QuarantineRecord, len(rs))
@@ -46,4 +47,19 @@ func (q *Quarantine) KeepMended(ctx context.Context, rs []Refusal, originals [][
 	}
 	q.mended.add(len(recs))
 	return qids, nil
+}
+
+// DropMended deletes records of KeepMended that no event names. One that cannot
+// be deleted stays until it expires.
+func (q *Quarantine) DropMended(ctx context.Context, qids []string) error {
+	n := 0
+	err := q.cfg.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		n, err = tx.Quarantine.Delete(ctx, store.KindMended, qids)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	q.mended.add(-n)
+	return nil
 }

@@ -99,9 +99,17 @@ type Quarantine interface {
 	// Count returns how many records of a kind there are of a principal since
 	// a time; an empty principal or kind counts all.
 	Count(ctx context.Context, kind QuarantineKind, principal string, since time.Time) (int, error)
+	// Delete deletes the records of a kind with the given QIDs, and returns how
+	// many there were.
+	Delete(ctx context.Context, kind QuarantineKind, qids []string) (int, error)
 	// Expire deletes records whose Expires is before now, at most limit, and
 	// returns how many.
 	Expire(ctx context.Context, now time.Time, limit int) (int, error)
+	OverflowCounters
+}
+
+// OverflowCounters count refusals that are not kept.
+type OverflowCounters interface {
 	// AddOverflow adds to the counters of what was not kept; Last becomes the
 	// latest.
 	AddOverflow(ctx context.Context, rows []QuarantineOverflow) error

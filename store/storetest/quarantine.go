@@ -19,6 +19,7 @@ var quarantineCases = map[string]func(*testing.T, store.Store){
 	"PutTwice":   quarantinePutTwice,
 	"Pages":      quarantinePages,
 	"Model":      quarantineModel,
+	"Delete":     quarantineDelete,
 	"Expire":     quarantineExpire,
 	"Overflow":   quarantineOverflow,
 	"ListLimits": quarantineLimits,
@@ -273,6 +274,28 @@ func checkCount(rt *rapid.T, t *testing.T, s store.Store, all []store.Quarantine
 	if got != want {
 		rt.Errorf("Count(%q, %q, %v) = %d, want %d", kind, principal, since, got, want)
 	}
+}
+
+func quarantineDelete(t *testing.T, s store.Store) {
+	for i := range 5 {
+		kind := store.KindMended
+		if i == 3 {
+			kind = store.KindRefused
+		}
+		putRecord(t, s, store.QuarantineRecord{QID: qid(i), Kind: kind})
+	}
+	remove := func(qids ...string) (n int) {
+		t.Helper()
+		update(t, s, func(ctx context.Context, tx *store.Tx) (err error) {
+			n, err = tx.Quarantine.Delete(ctx, store.KindMended, qids)
+			return err
+		})
+		return n
+	}
+	equal(t, "deleted of none", remove(), 0)
+	equal(t, "deleted", remove(qid(1), qid(4), qid(3), "absent"), 2) // one is of another kind
+	equal(t, "deleted again", remove(qid(1), qid(4)), 0)
+	equal(t, "records left", len(listRecords(t, s, store.QuarantineFilter{})), 3)
 }
 
 func quarantineExpire(t *testing.T, s store.Store) {

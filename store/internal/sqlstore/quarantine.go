@@ -165,6 +165,22 @@ func (r quarantine) Count(_ context.Context, kind store.QuarantineKind, principa
 	return n, q.Close()
 }
 
+// Delete implements store.Quarantine.
+func (r quarantine) Delete(_ context.Context, kind store.QuarantineKind, qids []string) (int, error) {
+	total := 0
+	for _, qid := range qids {
+		q := r.query("DELETE FROM @quarantine WHERE qid = ? AND kind = ?")
+		q.Text(qid)
+		q.Text(string(kind))
+		n, err := q.Change()
+		if err != nil {
+			return total, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
 // Expire implements store.Quarantine.
 func (r quarantine) Expire(_ context.Context, now time.Time, limit int) (int, error) {
 	q := r.query(`DELETE FROM @quarantine WHERE qid IN

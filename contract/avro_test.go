@@ -262,7 +262,7 @@ func TestAvroRefusesContracts(t *testing.T) {
 // digest is that of the text.
 func TestAvroReferences(t *testing.T) {
 	address := `{"type":"record","name":"Address","namespace":"a.b","fields":[{"name":"city","type":"string"}]}`
-	c, _, err := Compile("s", 1, []byte(`{"type":"record","name":"P","fields":[{"name":"home","type":"a.b.Address"},{"name":"work","type":"a.b.Address"}]}`),
+	c, _, err := Compile("s", 1, []byte(`{"type":"record","name":"P","fields":[{"name":"home","type":"a.b.Address"},{"name":"office","type":"a.b.Address"}]}`),
 		&CompileOpts{Type: TypeAvro, References: [][]byte{[]byte(address)}})
 	if err != nil {
 		t.Fatal(err)
@@ -275,7 +275,7 @@ func TestAvroReferences(t *testing.T) {
 		if v := c.CheckAvro([]byte("\x02a\x02b")); v != nil {
 			t.Errorf("%+v", v)
 		}
-		if v := c.CheckAvro([]byte("\x02a\x02\xff")); v == nil || v.Violations[0].At != "/work/city" {
+		if v := c.CheckAvro([]byte("\x02a\x02\xff")); v == nil || v.Violations[0].At != "/office/city" {
 			t.Errorf("%+v", v)
 		}
 	}

@@ -143,7 +143,7 @@ func (h *hiding) member(set []*node, name string) (list []*node, exact, declared
 		byPattern := false
 		for k := range o.patterns {
 			r := &o.patterns[k]
-			h.spend(len(name) * r.re.steps / 64)
+			h.spend(r.re.work(len(name)))
 			if r.re.Match([]byte(name)) {
 				list, byPattern = append(list, r.node), true
 			}

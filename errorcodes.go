@@ -50,6 +50,7 @@ const (
 	CodeUnknownOutcome       Code = "unknown_outcome"
 	CodeDiskFull             Code = "disk_full"
 	CodeStreamFull           Code = "stream_full"
+	CodeHeldBack             Code = "held_back"
 	CodeQuarantineFull       Code = "quarantine_full"
 	CodeDraining             Code = "draining"
 	CodeUnavailable          Code = "unavailable"
@@ -114,6 +115,7 @@ var codes = [...]CodeInfo{
 	{CodeUnknownOutcome, 503, Unknown, RetryLater, "It is not known whether the event was stored", "Send it again with the same id; it will not be stored twice."},
 	{CodeDiskFull, 503, NotApplied, RetryLater, "The disk is nearly full, so new events are refused rather than old ones lost", "Free disk space on the node, then send again."},
 	{CodeStreamFull, 503, NotApplied, RetryLater, "The stream holds as many bytes as it may, so new events are refused rather than old ones lost", "Let the subscriptions catch up, shorten retain, or raise the stream's max_bytes."},
+	{CodeHeldBack, 424, NotApplied, RetryLater, "An event that has to go before it was not stored", "Send both again in their order, with the same ids."},
 	{CodeQuarantineFull, 503, NotApplied, RetryLater, "The quarantine is full, so its lanes wait", "Release or discard quarantined events."},
 	{CodeDraining, 503, NotApplied, RetryLater, "The node is shutting down", "Send it to another node, or again when this one is back."},
 	{CodeUnavailable, 503, NotApplied, RetryLater, "A service that this node depends on cannot be reached", "Try again later; see headgate doctor."},

@@ -36,6 +36,15 @@ type Publisher interface {
 	// ends (those still open are then Unknown). The events must not be
 	// modified until then. An error instead of results means that nothing was
 	// attempted (unknown stream, closed driver).
+	//
+	// Within one call nothing of a key is stored behind an event of that key
+	// that was not: once one is Rejected or Throttled, those of its key behind
+	// it are not stored either. They answer [HeldBack], or share its Throttled.
+	// Behind one that is Unknown they are Unknown or Throttled, and none of
+	// them is in the stream unless the first is, before it. An event that was
+	// in the stream before the call is a Duplicate wherever it stands, and
+	// counts as stored. So a caller who needs order repeats from the first
+	// event of each key that is neither Stored nor Duplicate, and it is kept.
 	Publish(ctx context.Context, stream string, events []*headgate.Event) ([]Result, error)
 	// Known returns the position at which an event of this source and id was
 	// stored, when it is still in the dedupe window.

@@ -18,12 +18,13 @@
 // # Invariants
 //
 //  1. Stored means durable in the sense of Caps.Durability, never less.
-//  2. Outcomes are per event: one bad event never fails its neighbours.
+//  2. Outcomes are per event: one bad event never fails those of other keys.
 //  3. Unknown is an outcome. Repeating the call with the same (source, id) is
 //     safe: within the dedupe window the answer is Duplicate with the first
 //     position.
 //  4. Events of one key, published by one call or by calls that follow each
-//     other, keep their order in the partition.
+//     other, keep their order in the partition. Of one call nothing is stored
+//     behind an event of the same key that was not; see [Publisher].
 //  5. An event handed out is handed out again, after the delay asked for, if
 //     it was settled with Retry, and by a new subscription if it was not
 //     settled at all. Ack and Drop are final within one subscription.

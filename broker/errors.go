@@ -32,6 +32,12 @@ func TooLarge(size, limit int) Result {
 	}
 }
 
+// HeldBack is the result of an event that was not attempted, since one before
+// it in the call has the same key and was not stored.
+func HeldBack() Result {
+	return Throttled(headgate.CodeHeldBack, "an event before it of the same key was not stored")
+}
+
 // Throttled is the result of an event that was not stored and may be later.
 func Throttled(code headgate.Code, format string, args ...any) Result {
 	return Result{Outcome: OutcomeThrottled, Err: headgate.NewError(code, format, args...)}

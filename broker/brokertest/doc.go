@@ -14,6 +14,7 @@
 //
 //	harness.go    Harness, Options, helpers shared by the tests
 //	publish.go    outcomes, limits, order, dedupe
+//	order.go      order of keys when part of a call is not stored
 //	subscribe.go  receive, settle, retry, buffers
 //	keep.go       browse, trim, stat, ensure
 //	restart.go    reopen, dedupe after restart, restart time, memory

@@ -18,22 +18,25 @@ import (
 
 func testPublish(t *testing.T, h Harness) {
 	cases(t, h, map[string]func(*testing.T, *bench){
-		"empty batch":                      publishEmpty,
-		"every attribute survives":         publishWhole,
-		"odd bodies survive":               publishBodies,
-		"a bad event spares its neighbors": publishMixed,
-		"the size limit is exact":          publishLimit,
-		"unknown stream":                   publishNoStream,
-		"closed driver":                    publishClosed,
-		"keys go to their partition":       publishKeys,
-		"events without a key spread":      publishKeyless,
-		"a large batch keeps its order":    publishLarge,
-		"order of a key over publishers":   publishOrder,
-		"same id twice in one call":        publishTwiceInCall,
-		"same id in later calls":           publishAgain,
-		"same id at the same time":         publishRace,
-		"a full stream refuses":            publishFull,
-		"a call that was given up":         publishCanceled,
+		"empty batch":                        publishEmpty,
+		"every attribute survives":           publishWhole,
+		"odd bodies survive":                 publishBodies,
+		"a bad event spares its neighbors":   publishMixed,
+		"a bad event holds its key back":     publishHeldBack,
+		"a key stops where it finds no room": publishFit,
+		"order of a key handed in twice":     publishTogether,
+		"the size limit is exact":            publishLimit,
+		"unknown stream":                     publishNoStream,
+		"closed driver":                      publishClosed,
+		"keys go to their partition":         publishKeys,
+		"events without a key spread":        publishKeyless,
+		"a large batch keeps its order":      publishLarge,
+		"order of a key over publishers":     publishOrder,
+		"same id twice in one call":          publishTwiceInCall,
+		"same id in later calls":             publishAgain,
+		"same id at the same time":           publishRace,
+		"a full stream refuses":              publishFull,
+		"a call that was given up":           publishCanceled,
 	})
 }
 
@@ -91,7 +94,7 @@ func publishMixed(t *testing.T, b *bench) {
 	drv := b.open(1)
 	limit := drv.Caps().MaxEventBytes
 	events := eventsOf(3, "mixed", "k")
-	events[1].Data = make([]byte, limit+1)
+	events[1].Data, events[1].Key = make([]byte, limit+1), "large"
 	results, err := drv.Publish(b.ctx(), stream, events)
 	if err != nil {
 		t.Fatal(err)

@@ -44,6 +44,7 @@ const (
 	faultThrottle
 	faultUnknownStored
 	faultUnknownLost
+	faultHeldBack // no fault: what follows from one before
 )
 
 type publishPlan struct {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/broker"
+	"github.com/headgate/headgate/broker/brokertest"
 	"github.com/headgate/headgate/broker/membroker"
 )
 
@@ -190,4 +191,16 @@ func TestCloseDrains(t *testing.T) {
 			t.Errorf("a publish in flight is %s after an impatient close", r[0].Outcome)
 		}
 	})
+}
+
+// TestFaultsKeepKeysInOrder: whatever is not stored, or may not be, holds back
+// what is behind it of its key.
+func TestFaultsKeepKeysInOrder(t *testing.T) {
+	for seed := range uint64(20) {
+		b := membroker.New(membroker.Config{Faults: &membroker.Faults{Seed: seed, Throttle: 0.05, UnknownStored: 0.05, UnknownLost: 0.05}})
+		if _, err := b.Ensure(context.Background(), []broker.StreamSpec{{Name: "s", Partitions: 2, MaxBytes: 1 << 20}}); err != nil {
+			t.Fatal(err)
+		}
+		brokertest.Order(t, b, "s", 2, 200, seed)
+	}
 }

@@ -39,10 +39,43 @@ func (b *Broker) Publish(ctx context.Context, name string, events []*headgate.Ev
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.streams[name]
+	before := fates{}
 	for i, e := range events {
-		results[i] = b.store(s, e, sizes[i], plan.each[i])
+		fault := before.behind(e.Key, plan.each[i])
+		results[i] = b.store(s, e, sizes[i], fault)
+		before.note(e.Key, results[i].Outcome, fault)
 	}
 	return results, nil
+}
+
+// fates says, for each key of a call, what became of the first of its events
+// that was not stored for certain.
+type fates map[string]publishFault
+
+// behind returns what becomes of the key's next event, for which a fault was
+// drawn: an answer that was lost may hide that it was stored only while it may
+// hide that of the one before.
+func (f fates) behind(key string, drawn publishFault) publishFault {
+	switch fate := f[key]; {
+	case key == "" || fate == faultNone:
+		return drawn
+	case fate == faultThrottle:
+		return faultHeldBack
+	case fate == faultUnknownLost:
+		return faultUnknownLost
+	case drawn == faultNone:
+		return faultUnknownStored
+	}
+	return drawn
+}
+
+func (f fates) note(key string, o broker.Outcome, fault publishFault) {
+	switch o {
+	case broker.OutcomeRejected, broker.OutcomeThrottled:
+		f[key] = faultThrottle
+	case broker.OutcomeUnknown:
+		f[key] = fault
+	}
 }
 
 // pause waits as a slow broker would. An error means that the call broke off
@@ -75,6 +108,8 @@ func (b *Broker) store(s *stream, e *headgate.Event, size int, fault publishFaul
 		return broker.Result{Outcome: broker.OutcomeDuplicate, Position: pos}
 	}
 	switch fault {
+	case faultHeldBack:
+		return broker.HeldBack()
 	case faultThrottle:
 		return broker.Throttled(headgate.CodeOverloaded, "fault injected")
 	case faultUnknownLost:

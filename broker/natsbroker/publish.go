@@ -3,6 +3,7 @@ package natsbroker
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/broker"
@@ -59,7 +60,31 @@ type call struct {
 	results []broker.Result
 	ids     []digest
 	recs    [][]byte
-	open    []int // events without a result
+	open    []int // events without a result, in order
+	// missing has, for each key, the first event that was not stored, or may
+	// not have been: nothing behind it may be.
+	missing map[string]int
+}
+
+// lacks notes that an event was not stored, or may not have been.
+func (c *call) lacks(i int) {
+	key := c.events[i].Key
+	if key == "" {
+		return
+	}
+	if first, ok := c.missing[key]; ok && first < i {
+		return
+	}
+	if c.missing == nil {
+		c.missing = map[string]int{}
+	}
+	c.missing[key] = i
+}
+
+// heldBack reports whether an event may not be stored any more by this call.
+func (c *call) heldBack(i int) bool {
+	first, ok := c.missing[c.events[i].Key]
+	return ok && first < i
 }
 
 // twin is an event that somebody is storing already: its outcome follows.
@@ -86,6 +111,7 @@ func newCall(s *stream, events []*headgate.Event) *call {
 		buf = eventcodec.Append(buf, e)
 		if size := len(buf) - start; size > limit {
 			c.results[i] = broker.TooLarge(size, limit)
+			c.lacks(i)
 			buf = buf[:start]
 			continue
 		}
@@ -110,7 +136,8 @@ func (c *call) run(ctx context.Context) {
 }
 
 // register decides, for every open event, whether it is a duplicate, follows a
-// twin, or is ours to store. mine lists the events of the submission.
+// twin, is ours to store, or has to wait for another round, since the outcome of
+// a twin of its key comes first. mine lists the events of the submission.
 func (c *call) register() (sub *submission, mine []int, items []*item, twins []twin) {
 	b := c.s.b
 	full, refuse := b.refusal()
@@ -119,6 +146,8 @@ func (c *call) register() (sub *submission, mine []int, items []*item, twins []t
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	sub = &submission{done: make(chan struct{})}
+	var later []int
+	var waits map[string]struct{}
 	for _, i := range c.open {
 		d := c.ids[i]
 		if at, ok := m.get(d, now); ok {
@@ -127,16 +156,32 @@ func (c *call) register() (sub *submission, mine []int, items []*item, twins []t
 		}
 		if p, ok := m.pending[d]; ok {
 			twins = append(twins, twin{i, p})
+			// Behind a twin in the same frames order keeps itself.
+			if key := c.events[i].Key; key != "" && (p.sub != sub || c.events[mine[p.i]].Key != key) {
+				if waits == nil {
+					waits = map[string]struct{}{}
+				}
+				waits[key] = struct{}{}
+			}
+			continue
+		}
+		if c.heldBack(i) {
+			c.results[i] = broker.HeldBack()
+			continue
+		}
+		if _, ok := waits[c.events[i].Key]; ok {
+			later = append(later, i)
 			continue
 		}
 		if refuse {
 			c.results[i] = full
+			c.lacks(i)
 			continue
 		}
 		m.pending[d] = place{sub, len(mine)}
 		mine = append(mine, i)
 	}
-	c.open = c.open[:0]
+	c.open = append(c.open[:0], later...)
 	sub.results, sub.open = make([]broker.Result, len(mine)), len(mine)
 	return sub, mine, c.s.deal(c, sub, mine), twins
 }
@@ -217,7 +262,9 @@ func (c *call) submit(ctx context.Context, sub *submission, mine []int, items []
 		results = sub.leave()
 	}
 	for k, i := range mine {
-		c.results[i] = results[k]
+		if c.results[i] = results[k]; results[k].Outcome != broker.OutcomeStored && results[k].Outcome != broker.OutcomeDuplicate {
+			c.lacks(i)
+		}
 	}
 	select {
 	case <-sub.done:
@@ -244,9 +291,11 @@ func (c *call) follow(ctx context.Context, sub *submission, twins []twin) bool {
 			c.results[t.event] = broker.Result{Outcome: broker.OutcomeDuplicate, Position: r.Position}
 		case t.sub == sub || r.Outcome == broker.OutcomeUnknown:
 			c.results[t.event] = r
+			c.lacks(t.event)
 		default:
 			c.open = append(c.open, t.event)
 		}
 	}
+	slices.Sort(c.open)
 	return true
 }

@@ -191,10 +191,14 @@ func (p *partition) commit(w *writing, h header, seq uint64) {
 // last call still has in the queue: events of one call and key must not
 // overtake each other.
 func (p *partition) refuseBatch(b *batch, r broker.Result) {
+	behind := r
+	if r.Outcome == broker.OutcomeRejected {
+		behind = broker.HeldBack()
+	}
 	for _, c := range b.chunks {
 		p.refuse(c, r)
 		if rest := p.queue.skip(c.it); rest.from < rest.to {
-			p.refuse(rest, r)
+			p.refuse(rest, behind)
 		}
 	}
 }

@@ -154,3 +154,76 @@ func tailSensor(t *testing.T, c *client.Client, want string) {
 		t.Errorf("tail: %+v, %v", m, err)
 	}
 }
+
+// A kept payload in Avro is shown as JSON where a version of its contract reads
+// it: of an event that was admitted, by the version that it names, and of one
+// that was refused before or behind the contract, by its frame or the latest.
+// What no version reads is shown as it is.
+func TestKeptAvroIsShownAsJSON(t *testing.T) {
+	n := nodetest.Start(t, &nodetest.Opts{Types: []topology.Type{{Pattern: "sensor.read", Key: "data.id"}}})
+	c, ctx := n.Client(t, "admin"), t.Context()
+	if _, _, err := c.PutAvroContract(ctx, "sensor.read", []byte(sensorAvro)); err != nil {
+		t.Fatal(err)
+	}
+	send := func(id, cause, data string) {
+		t.Helper()
+		header := []string{"Content-Type", "application/avro", "ce-specversion", "1.0", "ce-type", "sensor.read", "ce-source", "/t", "ce-id", id}
+		if cause != "" {
+			header = append(header, "Headgate-Cause", cause)
+		}
+		if status, body := ask(t, n, "admin", http.MethodPost, "/v1/events", data, header...); status >= 500 {
+			t.Fatalf("%s: %d %s", id, status, body)
+		}
+	}
+	const datum, whole = "\x02s\x02\x00", `{"id":"s","n":1,"note":null}`
+	entry, err := n.Registry.Entry(ctx, "sensor.read", 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	framed := "\x00\x00\x00\x00" + string(rune(entry.ID)) + datum
+	send("x1", "none", datum) // no such cause: refused before the contract
+	send("x2", "none", framed)
+	send("x3", "", "\x02s")
+	send("x4", "none", "\x02\x20\x02\x00 long "+strings.Repeat("x", 100))
+	for id, want := range map[string]string{"x1": whole, "x2": whole, "x3": "", "x4": ""} {
+		page, err := c.Quarantine(ctx, client.QuarantineFilter{ID: id}, client.Page{})
+		if err != nil || len(page.Records) != 1 {
+			t.Fatalf("%s: %+v, %v", id, page, err)
+		}
+		r, err := c.Quarantined(ctx, page.Records[0].QID)
+		if err != nil || r.BodyJSON != want || r.Body != "" || len(r.BodyBase64) == 0 || (want != "") != (r.BodyContract == "sensor.read@1") {
+			t.Errorf("%s: %+v, %v", id, r, err)
+		}
+	}
+	send("ok", "", datum)
+	x, err := c.Reading("json").Explain(ctx, "ok", true)
+	if err != nil || !strings.Contains(string(x.Event.Event), `"data":`+whole) {
+		t.Errorf("%s, %v", x.Event.Event, err)
+	}
+	if x, err = c.Explain(ctx, "ok", true); err != nil || !strings.Contains(string(x.Event.Event), `"data_base64"`) {
+		t.Errorf("as it was sent: %s, %v", x.Event.Event, err)
+	}
+	if _, err := c.Reading("xml").Explain(ctx, "ok", true); headgate.CodeOf(err) != headgate.CodeInvalidArgument {
+		t.Errorf("an unknown encoding: %v", err)
+	}
+}
+
+// A long payload is cut where its JSON is longer than what is shown.
+func TestLongKeptAvroIsCut(t *testing.T) {
+	n := nodetest.Start(t, nil)
+	c, ctx := n.Client(t, "admin"), t.Context()
+	if _, _, err := c.PutAvroContract(ctx, "blob.kept", []byte(`{"type":"record","name":"Blob","fields":[{"name":"b","type":"bytes"}]}`)); err != nil {
+		t.Fatal(err)
+	}
+	blob := "\x80\xf1\x04" + strings.Repeat("\xff", 40_000)
+	ask(t, n, "admin", http.MethodPost, "/v1/events", blob, "Content-Type", "avro/binary",
+		"ce-specversion", "1.0", "ce-type", "blob.kept", "ce-source", "/t", "ce-id", "b1", "Headgate-Cause", "none")
+	page, err := c.Quarantine(ctx, client.QuarantineFilter{ID: "b1"}, client.Page{})
+	if err != nil || len(page.Records) != 1 {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	r, err := c.Quarantined(ctx, page.Records[0].QID)
+	if err != nil || !r.BodyJSONClipped || len(r.BodyJSON) > 64<<10 || !strings.HasPrefix(r.BodyJSON, `{"b":"ÿ`) || len(r.BodyBase64) != len(blob) {
+		t.Errorf("%d bytes of JSON, clipped %v, %d bytes, %v", len(r.BodyJSON), r.BodyJSONClipped, len(r.BodyBase64), err)
+	}
+}

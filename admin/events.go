@@ -23,7 +23,7 @@ func (o *operator) eventRoutes() []gateway.Route {
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/events/{id}/explain", ID: "explainEvent", Tag: tag, Handle: o.explainEvent,
-			Summary: "Why an event went where it went", Responses: ok("What every subscription makes of it", api.Explanation{}), Params: []gateway.Param{wait},
+			Summary: "Why an event went where it went", Responses: ok("What every subscription makes of it", api.Explanation{}), Params: []gateway.Param{wait, as},
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/roots/{id}", ID: "getRoot", Tag: tag, Handle: o.getRoot,
@@ -65,16 +65,21 @@ func (o *operator) getEvent(c *gateway.Call) error {
 	var out api.Events
 	for i := range found {
 		if mayRead(c.Principal, &found[i].IndexRow) {
-			if e := found[i].Event; e != nil {
-				found[i].Event = o.Registry.View(c.Context(), e, as)
-			}
-			out.Events = append(out.Events, eventOf(&found[i]))
+			out.Events = append(out.Events, o.eventAs(c, &found[i], as))
 		}
 	}
 	if len(out.Events) == 0 {
 		return notFound("event")
 	}
 	return c.JSON(http.StatusOK, out)
+}
+
+// eventAs is eventOf with the data in the encoding that the caller asked for.
+func (o *operator) eventAs(c *gateway.Call, f *index.Found, as string) api.Event {
+	if f.Event != nil {
+		f.Event = o.Registry.View(c.Context(), f.Event, as)
+	}
+	return eventOf(f)
 }
 
 func eventOf(f *index.Found) api.Event {
@@ -94,6 +99,10 @@ func (o *operator) explainEvent(c *gateway.Call) error {
 	if err := o.awaitIndex(c); err != nil {
 		return err
 	}
+	as := c.Query("data")
+	if err := gateway.ReadAs(as); err != nil {
+		return err
+	}
 	x, err := o.Index.Explain(c.Context(), c.Path("id"), func(r *store.IndexRow) bool { return mayRead(c.Principal, r) })
 	if err != nil {
 		return err
@@ -110,9 +119,9 @@ func (o *operator) explainEvent(c *gateway.Call) error {
 	case !x.Admitted:
 		return notFound("event")
 	}
-	out.Event = eventOf(&x.Found)
+	out.Event = o.eventAs(c, &x.Found, as)
 	for i := range x.Others {
-		out.Others = append(out.Others, eventOf(&x.Others[i]))
+		out.Others = append(out.Others, o.eventAs(c, &x.Others[i], as))
 	}
 	for i := range x.Subscriptions {
 		s := &x.Subscriptions[i]

@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
@@ -180,5 +182,28 @@ func (o *operator) getQuarantined(c *gateway.Call) error {
 		sum := sha256.Sum256(r.Body)
 		out.BodySHA256 = hex.EncodeToString(sum[:])
 	}
+	o.readAvro(c, &r, &out)
 	return c.JSON(http.StatusOK, out)
+}
+
+// maxBodyJSON bounds the JSON of a recorded payload in Avro, in bytes.
+const maxBodyJSON = 64 << 10
+
+// readAvro adds what a recorded payload in Avro says, where that can be read.
+func (o *operator) readAvro(c *gateway.Call, r *store.QuarantineRecord, out *api.QuarantinedWhole) {
+	if out.BodyClipped || r.Type == "" || !headgate.IsAvro(r.ContentType) {
+		return
+	}
+	subject, dataschema := cmp.Or(o.Topology.Lookup(r.Type).Contract, r.Type), ""
+	if d, err := quarantine.DetailOf(r); err == nil && d.Event != nil {
+		dataschema = d.Event.DataSchema
+	}
+	text, ref, err := o.Registry.Recorded(c.Context(), dataschema, subject, r.Body)
+	if err != nil {
+		return // the bytes and the report are there
+	}
+	if out.BodyJSONClipped = len(text) > maxBodyJSON; out.BodyJSONClipped {
+		text = bytes.ToValidUTF8(text[:maxBodyJSON], nil)
+	}
+	out.BodyJSON, out.BodyContract = string(text), ref.String()
 }

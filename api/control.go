@@ -164,12 +164,16 @@ type QuarantinedWhole struct {
 	Quarantined
 	ContentType string `json:"content_type,omitempty"`
 	// Body is the payload as text, never parsed; BodyBase64 instead when it is
-	// not valid UTF-8.
-	Body        string          `json:"body,omitempty" doc:"Payload as text, byte for byte"`
-	BodyBase64  []byte          `json:"body_base64,omitempty" doc:"Payload when it is not UTF-8"`
-	BodyClipped bool            `json:"body_clipped,omitempty" doc:"The payload was longer than what is kept"`
-	BodySHA256  string          `json:"body_sha256,omitempty"`
-	Detail      json.RawMessage `json:"detail,omitempty" doc:"Report, attempts, headers and telemetry"`
+	// Avro or not valid UTF-8.
+	Body        string `json:"body,omitempty" doc:"Payload as text, byte for byte"`
+	BodyBase64  []byte `json:"body_base64,omitempty" doc:"Payload when it is Avro or not UTF-8"`
+	BodyClipped bool   `json:"body_clipped,omitempty" doc:"The payload was longer than what is kept"`
+	// BodyJSON is what a payload in Avro says; absent when it cannot be read.
+	BodyJSON        string          `json:"body_json,omitempty" doc:"Payload in Avro as JSON text, at most 64 KiB of it; absent when no version of its contract reads it"`
+	BodyJSONClipped bool            `json:"body_json_clipped,omitempty" doc:"The JSON text was longer"`
+	BodyContract    string          `json:"body_contract,omitempty" doc:"SUBJECT@VERSION that body_json was read by"`
+	BodySHA256      string          `json:"body_sha256,omitempty"`
+	Detail          json.RawMessage `json:"detail,omitempty" doc:"Report, attempts, headers and telemetry"`
 }
 
 // Quarantine is a page of records, newest first.

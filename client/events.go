@@ -67,7 +67,7 @@ func waiting(wait bool) url.Values {
 }
 
 // Reading returns a client that reads the data of Avro contracts in an
-// encoding, json or avro, wherever events are read (Pull, Tail, Event);
+// encoding, json or avro, wherever events are read (Pull, Tail, Event, Explain);
 // otherwise it comes as it was sent.
 func (c *Client) Reading(data string) *Client {
 	as := *c
@@ -78,6 +78,11 @@ func (c *Client) Reading(data string) *Client {
 // Event returns the events with the id. With wait, the answer includes
 // everything stored before the call.
 func (c *Client) Event(ctx context.Context, id string, wait bool) (out api.Events, err error) {
+	err = c.get(ctx, "/v1/events/"+seg(id), c.readingQuery(wait), &out)
+	return out, err
+}
+
+func (c *Client) readingQuery(wait bool) url.Values {
 	q := waiting(wait)
 	if c.reading != "" {
 		if q == nil {
@@ -85,13 +90,12 @@ func (c *Client) Event(ctx context.Context, id string, wait bool) (out api.Event
 		}
 		q.Set("data", c.reading)
 	}
-	err = c.get(ctx, "/v1/events/"+seg(id), q, &out)
-	return out, err
+	return q
 }
 
 // Explain says why an event went where it went.
 func (c *Client) Explain(ctx context.Context, id string, wait bool) (out api.Explanation, err error) {
-	err = c.get(ctx, "/v1/events/"+seg(id)+"/explain", waiting(wait), &out)
+	err = c.get(ctx, "/v1/events/"+seg(id)+"/explain", c.readingQuery(wait), &out)
 	return out, err
 }
 

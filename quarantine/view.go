@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store"
 )
 
@@ -34,7 +35,7 @@ type View struct {
 
 	// Of a record shown whole; absent in lists.
 	ContentType string          `json:"content_type,omitempty"`
-	Body        string          `json:"body,omitempty"`        // as text, when it is UTF-8 without NUL
+	Body        string          `json:"body,omitempty"`        // as text, when it is UTF-8 without NUL and not Avro
 	BodyBase64  []byte          `json:"body_base64,omitempty"` // otherwise
 	BodyClipped bool            `json:"body_clipped,omitempty"`
 	Detail      json.RawMessage `json:"detail,omitempty"` // see Detail
@@ -53,7 +54,7 @@ func ViewOf(r *store.QuarantineRecord) View {
 	if r.Stream != "" {
 		v.Position = r.Position.String()
 	}
-	if body := string(r.Body); utf8.ValidString(body) && !strings.Contains(body, "\x00") {
+	if body := string(r.Body); !headgate.IsAvro(r.ContentType) && utf8.ValidString(body) && !strings.Contains(body, "\x00") {
 		v.Body = body
 	} else {
 		v.BodyBase64 = r.Body

@@ -104,6 +104,35 @@ func (r *Registry) Submitted(ctx context.Context, subject string, e *headgate.Ev
 	return &view
 }
 
+// Recorded returns data in Avro that was recorded apart from its event, such as
+// a quarantined payload, as JSON, and the version that it was read by: of a
+// subject the one that a dataschema names, else the one that the data's frame
+// names, else the one in use. A dataschema of another subject counts for
+// nothing, as senders write it. The code is not_found when the subject has no
+// contract, and contract_violation when the data is not of it.
+func (r *Registry) Recorded(ctx context.Context, dataschema, subject string, data []byte) ([]byte, headgate.ContractRef, error) {
+	if ref := headgate.ParseContractRef(dataschema); ref.Subject == subject {
+		if c, err := r.Compiled(ctx, ref.Subject, ref.Version); err == nil {
+			if text, err := c.AvroToJSON(data); err == nil {
+				return text, c.Ref(), nil
+			}
+		}
+	}
+	c := r.Lookup(subject)
+	if c == nil {
+		return nil, headgate.ContractRef{}, notFound(subject, 0)
+	}
+	j, err := c.Judge(headgate.MediaTypeAvro, data, func(f contract.Frame) (*contract.Contract, error) { return r.Named(ctx, subject, f) })
+	if err != nil {
+		return nil, headgate.ContractRef{}, err
+	}
+	if j.Verdict != nil {
+		return nil, headgate.ContractRef{}, headgate.NewError(headgate.CodeContractViolation, "the data is no Avro value of %s", j.Contract.Ref())
+	}
+	text, err := j.Contract.AvroToJSON(j.Data)
+	return text, j.Contract.Ref(), err
+}
+
 // writtenWith returns the version that an event's data passed.
 func (r *Registry) writtenWith(ctx context.Context, e *headgate.Event) (*contract.Contract, error) {
 	ref := headgate.ParseContractRef(e.DataSchema)

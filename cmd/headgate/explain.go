@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
@@ -17,21 +18,27 @@ import (
 )
 
 func (a *app) explainCommand() *cobra.Command {
-	return &cobra.Command{
+	data := ""
+	cmd := &cobra.Command{
 		Use: "explain EVENT_ID", Short: "Why an event went where it went", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
 			if err != nil {
 				return err
 			}
-			x, err := c.Explain(cmd.Context(), args[0], true)
+			x, err := c.Reading(data).Explain(cmd.Context(), args[0], true)
 			if err != nil {
 				return err
 			}
 			return a.print(x, func(w io.Writer) { a.printExplanation(w, &x) })
 		},
 	}
+	dataFlag(cmd, &data)
+	return cmd
 }
+
+// maxShownData bounds what is shown of the data of one event, in characters.
+const maxShownData = 1000
 
 func (a *app) printExplanation(w io.Writer, x *api.Explanation) {
 	if !x.Admitted {
@@ -42,8 +49,11 @@ func (a *app) printExplanation(w io.Writer, x *api.Explanation) {
 	fmt.Fprintf(w, "%s %s from %s\n", plain(e.Type), plain(e.ID), plain(e.Source))
 	fmt.Fprintf(w, "  admitted   %s by %s (%s), at %s/%s\n", when(e.Recorded), plain(e.Principal), e.Origin, e.Stream, e.Position)
 	fmt.Fprintf(w, "  contract   passed %s\n", plain(e.Contract))
-	if full, err := a.decode(e.Event); err == nil && full.Event.Header.Fence != "" { // else retention removed it
-		fmt.Fprintf(w, "  fence      %s\n", plain(full.Event.Header.Fence))
+	if full, err := a.decode(e.Event); err == nil { // else retention removed it
+		if fence := full.Event.Header.Fence; fence != "" {
+			fmt.Fprintf(w, "  fence      %s\n", plain(fence))
+		}
+		printData(w, full.Event)
 	}
 	if e.Mended != "" {
 		fmt.Fprintf(w, "  mended     the payload was mended as its contract asks; the original is in quarantine, %s\n", plain(e.Mended))
@@ -64,6 +74,22 @@ func (a *app) printExplanation(w io.Writer, x *api.Explanation) {
 		fmt.Fprintf(w, "  another event has this id: %s from %s, at %s/%s\n", plain(o.Type), plain(o.Source), o.Stream, o.Position)
 	}
 	a.next("headgate tree %s", e.RootID)
+}
+
+// printData shows the data of an event: text as it is, Avro that was not asked
+// for as JSON, or that no contract reads, by its first bytes.
+func printData(w io.Writer, e *headgate.Event) {
+	switch {
+	case len(e.Data) == 0:
+	case headgate.IsAvro(e.DataContentType) || !utf8.Valid(e.Data):
+		fmt.Fprintf(w, "  data       %s, %d bytes: %x", plain(e.DataContentType), len(e.Data), e.Data[:min(len(e.Data), 32)])
+		if len(e.Data) > 32 {
+			fmt.Fprint(w, "…")
+		}
+		fmt.Fprintln(w)
+	default:
+		fmt.Fprintf(w, "  data       %s\n", plain(clipTo(string(e.Data), maxShownData)))
+	}
 }
 
 // printRefusals explains an event that was never admitted.

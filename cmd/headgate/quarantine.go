@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/client"
 	"github.com/spf13/cobra"
@@ -135,13 +137,36 @@ func (a *app) printQuarantined(w io.Writer, r *api.QuarantinedWhole) {
 	if len(r.Detail) > 0 && json.Indent(&detail, r.Detail, "", "  ") == nil {
 		fmt.Fprintf(w, "detail\n%s\n", plainLines(detail.String()))
 	}
-	if r.Body != "" {
-		fmt.Fprintf(w, "body\n%s\n", plainLines(r.Body))
-	} else if len(r.BodyBase64) > 0 {
-		fmt.Fprintf(w, "body (not UTF-8, %d bytes; use --json)\n", len(r.BodyBase64))
-	}
+	printBody(w, r)
 	if r.ID != "" && r.Kind != "refused" {
 		a.next("headgate explain %s", r.ID)
+	}
+}
+
+// maxDumped is how much of a payload that is no text is shown, in bytes.
+const maxDumped = 512
+
+// printBody shows a payload: as text, in Avro as the JSON that it says, and
+// otherwise by its first bytes with their offsets, as reports name them.
+func printBody(w io.Writer, r *api.QuarantinedWhole) {
+	switch {
+	case r.Body != "":
+		fmt.Fprintf(w, "body\n%s\n", plainLines(r.Body))
+	case r.BodyJSON != "":
+		fmt.Fprintf(w, "body (Avro, %d bytes; as JSON by %s; --json has the bytes)\n%s", len(r.BodyBase64), plain(r.BodyContract), plainLines(r.BodyJSON))
+		if r.BodyJSONClipped {
+			fmt.Fprint(w, "…")
+		}
+		fmt.Fprintln(w)
+	case len(r.BodyBase64) > 0:
+		what := "not UTF-8"
+		if headgate.IsAvro(r.ContentType) {
+			what = "no Avro value of its contract, as far as is known now"
+		}
+		fmt.Fprintf(w, "body (%s; %d bytes, --json has them)\n%s", what, len(r.BodyBase64), hex.Dump(r.BodyBase64[:min(len(r.BodyBase64), maxDumped)]))
+		if len(r.BodyBase64) > maxDumped {
+			fmt.Fprintln(w, "…")
+		}
 	}
 }
 

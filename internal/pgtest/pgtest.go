@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -31,6 +32,16 @@ func absent(t testing.TB, why string) {
 		t.Fatalf("PostgreSQL is required: %s", why)
 	}
 	t.Skipf("PostgreSQL is absent: %s", why)
+}
+
+// Version returns the major version of a server.
+func Version(t testing.TB, url string) int {
+	t.Helper()
+	n, err := strconv.Atoi(Exec(t, url, `SELECT current_setting('server_version_num')::int / 10000`)[0][0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // Schema returns a schema name of its own for a seed, such as the test's

@@ -93,8 +93,10 @@ func findTree(ctx context.Context, tx pgx.Tx, table string) ([]relation, error) 
 	if strings.ContainsRune(table, 0) || !utf8.ValidString(table) {
 		return nil, headgate.NewError(headgate.CodeInvalidArgument, "A table's name is text.")
 	}
+	// Since PostgreSQL 16 to_regclass finds nothing under what cannot be a name,
+	// where it failed before; parse_ident fails on each.
 	rows, err := tx.Query(ctx, `WITH RECURSIVE tree(oid, depth) AS (
-			SELECT to_regclass($1)::oid, 0 WHERE to_regclass($1) IS NOT NULL
+			SELECT to_regclass($1)::oid, 0 WHERE pg_catalog.parse_ident($1) IS NOT NULL AND to_regclass($1) IS NOT NULL
 			UNION ALL SELECT i.inhrelid, depth + 1 FROM tree JOIN pg_catalog.pg_inherits i ON i.inhparent = tree.oid
 		) SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relispartition FROM tree JOIN pg_catalog.pg_class c USING (oid)
 		JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace ORDER BY depth, c.oid`, table)

@@ -14,6 +14,9 @@ import (
 // State is an outbox as its database shows it.
 type State struct {
 	Database string `json:"database"`
+	// Revision is that of the functions in the database, [Revision] the newest
+	// that this build knows.
+	Revision int    `json:"revision"`
 	Slot     string `json:"slot"`
 	// SlotStatus is the server's wal_status, "missing", or "foreign": the slot of
 	// that name belongs to SlotDatabase, or to another plugin.
@@ -65,7 +68,7 @@ func inspect(ctx context.Context, conn *pgx.Conn) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	s := State{Database: conn.Config().Database, Slot: have.slot}
+	s := State{Database: conn.Config().Database, Revision: have.revision, Slot: have.slot}
 	var holder, repair, received, confirmed *string
 	var renewed, proven, oldest *time.Time
 	err = conn.QueryRow(ctx, `
@@ -141,6 +144,12 @@ var checks = [...]check{
 		"ALTER ROLE … REPLICATION;",
 	},
 	{
+		// The column came with PostgreSQL 17.
+		"warning", `SELECT 'no standby keeps the slot ' || slot_name || ', which was made without failover' FROM pg_replication_slots s JOIN headgate.installation i ON i.slot = s.slot_name
+			WHERE to_jsonb(s) ->> 'failover' = 'false' AND EXISTS (SELECT FROM pg_replication_slots WHERE slot_type = 'physical')`,
+		"Stop the relay, drop the slot, run the relay: it makes it anew, as one that standbys keep, and repairs from the table.",
+	},
+	{
 		"warning", `SELECT 'row(s) lie in the default partition: ' || count(*) FROM headgate.outbox_rest HAVING count(*) > 0`,
 		"Let the relay run, so that partitions are made ahead; move the rows by hand to be able to drop them.",
 	},
@@ -168,6 +177,9 @@ func Doctor(ctx context.Context, url string) ([]Finding, error) {
 		return nil, err
 	}
 	found := append(slotFindings(s), stuckFindings(s)...)
+	if s.Revision < Revision {
+		found = append(found, Finding{Severity: "warning", What: fmt.Sprintf("the database was prepared by an older version: revision %d of its functions, the newest is %d", s.Revision, Revision), Fix: "Run headgate outbox init as the owner, beside writers and relays; --dry-run shows what it does."})
+	}
 	if f := replicationFinding(ctx, url); f != nil {
 		found = append(found, *f)
 	}

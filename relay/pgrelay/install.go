@@ -1,26 +1,40 @@
 package pgrelay
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// SchemaVersion is the version of what [Install] makes.
+// SchemaVersion is the version of the tables that [Install] makes: what a relay
+// must know to read them. It is raised when an older relay would go wrong.
 const SchemaVersion = 1
+
+// Revision is that of the functions beside them, raised with every change of
+// what Install makes. Relays and writers of every revision work with those of
+// every other; [Install] brings a database up to it.
+const Revision = 2
 
 // Publication is the name of the publication that the relay reads.
 const Publication = "headgate_outbox"
 
-//go:embed schema.sql
-var schema string
+// schema is made once, functions put in place of older ones.
+var (
+	//go:embed schema.sql
+	schema string
+	//go:embed functions.sql
+	functions string
+	//go:embed upgrade.sql
+	upgrade string
+)
 
 // InstallOptions change what Install makes.
 type InstallOptions struct {
@@ -31,34 +45,70 @@ type InstallOptions struct {
 	// them: it also needs the attribute REPLICATION.
 	Writers []string
 	Relay   string
+	// Harden takes from everybody but superusers and headgate_relay the right to
+	// write messages into the server's log, which the relay would receive whole.
+	// It is the database's as a whole: other programs that write such messages
+	// need the right granted. Only a superuser can do it.
+	Harden bool
 }
 
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 
-// Script returns the statements of an installation, in order: what
-// headgate outbox init --dry-run prints.
-func Script(database string, o InstallOptions) (string, error) {
-	slot := o.Slot
-	if slot == "" {
-		slot = defaultSlot(database)
-	}
+func (o InstallOptions) check(database string) (slot string, err error) {
+	slot = cmp.Or(o.Slot, defaultSlot(database))
 	if !slotName.MatchString(slot) {
 		return "", headgate.NewError(headgate.CodeInvalidArgument, "slot %q: want 1 to 63 of a–z, 0–9 and _", slot)
 	}
+	return slot, nil
+}
+
+// Script returns the statements of an installation in an unprepared database of
+// PostgreSQL 15 or 16, in order. [Preview] knows the database.
+func Script(database string, o InstallOptions) (string, error) {
+	main, slot, err := o.script(database, 150000)
+	return main + slot, err
+}
+
+// script is the transaction of an installation, and the statement that makes the
+// slot behind it.
+func (o InstallOptions) script(database string, server int) (main, slot string, err error) {
+	name, err := o.check(database)
+	if err != nil {
+		return "", "", err
+	}
 	var b strings.Builder
 	b.WriteString("BEGIN;\n\n")
-	b.WriteString(schema)
-	fmt.Fprintf(&b, "\nINSERT INTO headgate.installation (version, slot, system_id)\n  SELECT %d, '%s', system_identifier::text FROM pg_control_system();\n", SchemaVersion, slot)
-	fmt.Fprintf(&b, "INSERT INTO headgate.relay_state (slot) VALUES ('%s');\nSELECT headgate.maintain('1 day');\n", slot)
+	b.WriteString(schema + "\n" + functions)
+	fmt.Fprintf(&b, "\nINSERT INTO headgate.installation (version, revision, slot, system_id)\n  SELECT %d, %d, '%s', system_identifier::text FROM pg_control_system();\n", SchemaVersion, Revision, name)
+	fmt.Fprintf(&b, "INSERT INTO headgate.relay_state (slot) VALUES ('%s');\nSELECT headgate.maintain('1 day');\n", name)
+	b.WriteString(o.grants() + "\nCOMMIT;\n\n")
+	return b.String(), "-- The slot comes last: what it reads must exist before it does.\n" + slotStatement(name, server) + ";\n", nil
+}
+
+// slotStatement makes a slot; on PostgreSQL 17 and newer one that standbys may
+// keep.
+func slotStatement(name string, server int) string {
+	if server >= 170000 {
+		return "SELECT pg_create_logical_replication_slot('" + name + "', 'pgoutput', failover => true)"
+	}
+	return "SELECT pg_create_logical_replication_slot('" + name + "', 'pgoutput')"
+}
+
+//go:embed harden.sql
+var harden string
+
+func (o InstallOptions) grants() string {
+	var b strings.Builder
 	for _, w := range o.Writers {
 		fmt.Fprintf(&b, "GRANT headgate_writer TO %s;\n", pgx.Identifier{w}.Sanitize())
 	}
 	if o.Relay != "" {
 		fmt.Fprintf(&b, "GRANT headgate_relay TO %s;\n", pgx.Identifier{o.Relay}.Sanitize())
 	}
-	b.WriteString("\nCOMMIT;\n\n-- The slot comes last: what it reads must exist before it does.\n")
-	fmt.Fprintf(&b, "SELECT pg_create_logical_replication_slot('%s', 'pgoutput');\n", slot)
-	return b.String(), nil
+	if o.Harden {
+		b.WriteString(harden)
+	}
+	return b.String()
 }
 
 func defaultSlot(database string) string {
@@ -71,47 +121,160 @@ func defaultSlot(database string) string {
 	return "headgate_" + clean[:min(len(clean), 54)]
 }
 
-// Install prepares the database behind url. On a prepared one it changes
-// nothing but adding the roles' grants, and the slot's name when that is taken
-// by another database. The role needs the rights to create roles, schemas and
-// publications, and REPLICATION. Errors: invalid_argument, also for roles that
-// do not exist, forbidden, unavailable, and conflict for another version or a
-// slot that exists.
+// plan is what Install runs: a transaction, and then the statement that makes the
+// slot. Either may be empty.
+type plan struct{ main, slot string }
+
+// plan looks at the database and says what there is to do.
+func (o InstallOptions) plan(ctx context.Context, conn *pgx.Conn) (p plan, err error) {
+	server, err := checkServer(ctx, conn)
+	if err != nil {
+		return p, err
+	}
+	database := conn.Config().Database
+	have, err := readInstallation(ctx, conn)
+	if e := headgate.AsError(err); e != nil && e.Code == headgate.CodeNotFound {
+		if p.main, p.slot, err = o.script(database, server); err != nil {
+			return p, err
+		}
+		name, err := o.check(database)
+		if err == nil {
+			err = slotIsFree(ctx, conn, name)
+		}
+		return p, err
+	}
+	if err != nil {
+		return p, err
+	}
+	p.main, err = o.extend(ctx, conn, have)
+	return p, err // a missing slot is the relay's to make: it knows what to repair
+}
+
+// extend is the transaction that brings a prepared database up to date.
+func (o InstallOptions) extend(ctx context.Context, conn *pgx.Conn, have installation) (string, error) {
+	if have.revision > Revision {
+		return "", newerRevision(have.revision)
+	}
+	var b strings.Builder
+	if have.revision < Revision {
+		b.WriteString(upgrade + "\n" + functions)
+		fmt.Fprintf(&b, "\nUPDATE headgate.installation SET revision = %d;\n", Revision)
+	}
+	if o.Slot != "" && o.Slot != have.slot {
+		statement, err := rename(ctx, conn, have, o.Slot)
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(statement)
+	}
+	b.WriteString(o.grants())
+	if b.Len() == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf(`BEGIN;
+SET LOCAL lock_timeout = '2s';
+-- One installer at a time; and no older one after a newer one.
+LOCK TABLE headgate.installation IN ACCESS EXCLUSIVE MODE;
+DO $$ BEGIN
+  IF (SELECT (to_jsonb(i) ->> 'revision')::int FROM headgate.installation i) > %d THEN
+    RAISE EXCEPTION 'a newer version has prepared the database meanwhile' USING ERRCODE = '%s';
+  END IF;
+END $$;
+
+`, Revision, stateNewer) + b.String() + "\nCOMMIT;\n", nil
+}
+
+// stateNewer is the SQLSTATE of an installer that was overtaken by a newer one.
+const stateNewer = "HG111"
+
+func newerRevision(have int) error {
+	e := headgate.NewError(headgate.CodeConflict, "the database was prepared by a newer version of Headgate (revision %d; this build has %d)", have, Revision)
+	e.Fix = "Run headgate outbox init of that version or a later one; this one would put older functions in place."
+	return e
+}
+
+// Preview returns what [Install] would run; empty when it would do nothing.
+// Errors as of Install.
+func Preview(ctx context.Context, url string, o InstallOptions) (string, error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return "", unreachable(err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	p, err := o.plan(ctx, conn)
+	return p.main + p.slot, err
+}
+
+// Install prepares the database behind url, or brings one that an older version
+// prepared up to [Revision]: in one transaction, beside relays and writers, which
+// wait for it at most a moment. On one that is up to date it changes nothing but
+// adding the roles' grants, and the slot's name when that is taken by another
+// database. The role needs the rights to create roles, schemas and publications,
+// and REPLICATION, and for an upgrade to own what is there. Errors:
+// invalid_argument, also for roles that do not exist, forbidden, unavailable,
+// also when writers keep their transactions open, and conflict for a newer
+// version or a slot that exists.
 func Install(ctx context.Context, url string, o InstallOptions) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return unreachable(err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if err := checkServer(ctx, conn); err != nil {
-		return err
-	}
-	have, err := readInstallation(ctx, conn)
-	switch {
-	case err == nil:
-		return extend(ctx, conn, have, o)
-	case headgate.AsError(err) == nil || headgate.AsError(err).Code != headgate.CodeNotFound:
-		return err
-	}
-	script, err := Script(conn.Config().Database, o)
-	if err != nil {
-		return err
-	}
-	slotName := o.Slot
-	if slotName == "" {
-		slotName = defaultSlot(conn.Config().Database)
-	}
-	if err := slotIsFree(ctx, conn, slotName); err != nil {
-		return err
-	}
-	// The last statement makes the slot, which no transaction that wrote may.
-	main, slot, _ := strings.Cut(script, "COMMIT;")
-	for _, part := range []string{main + "COMMIT;", slot} {
-		if _, err := conn.PgConn().Exec(ctx, part).ReadAll(); err != nil {
-			return sqlError("preparing the database", err)
+	for attempt := 1; ; attempt++ {
+		p, err := o.plan(ctx, conn)
+		if err != nil {
+			return err
+		}
+		if p.main != "" {
+			err = exec(ctx, conn, p.main)
+		}
+		if err == nil && p.slot != "" {
+			err = exec(ctx, conn, p.slot)
+		}
+		if err == nil {
+			return nil
+		}
+		if attempt == installAttempts || !passing(err) {
+			return installError(err)
+		}
+		select {
+		case <-ctx.Done():
+			return installError(errors.Join(ctx.Err(), err))
+		case <-time.After(time.Duration(attempt) * 100 * time.Millisecond):
 		}
 	}
-	return nil
+}
+
+// installAttempts is how often Install waits for locks, or looks again after
+// another one was quicker.
+const installAttempts = 5
+
+// exec runs statements, of which a transaction that fails is undone.
+func exec(ctx context.Context, conn *pgx.Conn, statements string) error {
+	_, err := conn.PgConn().Exec(ctx, statements).ReadAll()
+	if err != nil && !conn.IsClosed() {
+		_, rerr := conn.PgConn().Exec(context.WithoutCancel(ctx), "ROLLBACK").ReadAll()
+		return errors.Join(err, rerr)
+	}
+	return err
+}
+
+// passing reports whether looking again may help: a lock that was not had in
+// time, or what another installer has made since.
+func passing(err error) bool {
+	switch sqlState(err) {
+	case "55P03", "40P01", "23505", "42P07", "42P06", stateNewer:
+		return true
+	}
+	return false
+}
+
+func installError(err error) error {
+	out := sqlError("preparing the database", err)
+	if e := headgate.AsError(out); sqlState(err) == "55P03" && e != nil {
+		e.Fix = "Transactions that write events stay open; run headgate outbox init again when they have ended."
+	}
+	return out
 }
 
 // slotIsFree refuses the name of a slot that exists. Names are the server's, and
@@ -126,142 +289,23 @@ func slotIsFree(ctx context.Context, conn *pgx.Conn, name string) error {
 	return e
 }
 
-// rename gives an outbox whose slot belongs to another database a name of its
-// own. The relay makes the slot, and reads from the table what it missed.
-func rename(ctx context.Context, conn *pgx.Conn, have installation, slot string) error {
+// rename is the statement that gives an outbox whose slot belongs to another
+// database a name of its own. The relay makes the slot, and reads from the table
+// what it missed.
+func rename(ctx context.Context, conn *pgx.Conn, have installation, slot string) (string, error) {
 	if !slotName.MatchString(slot) {
-		return headgate.NewError(headgate.CodeInvalidArgument, "slot %q: want 1 to 63 of a–z, 0–9 and _", slot)
+		return "", headgate.NewError(headgate.CodeInvalidArgument, "slot %q: want 1 to 63 of a–z, 0–9 and _", slot)
 	}
 	old, err := readSlot(ctx, conn, have.slot)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if old == nil || old.database == conn.Config().Database {
-		return headgate.NewError(headgate.CodeConflict, "the database is prepared with slot %s", have.slot)
+		return "", headgate.NewError(headgate.CodeConflict, "the database is prepared with slot %s", have.slot)
 	}
 	if err := slotIsFree(ctx, conn, slot); err != nil {
-		return err
+		return "", err
 	}
-	_, err = conn.Exec(ctx, `
-		WITH s AS (UPDATE headgate.relay_state SET slot = $1, repair = 'the slot has another name', stopped_lsn = NULL WHERE slot = $2)
-		UPDATE headgate.installation SET slot = $1 WHERE slot = $2`, slot, have.slot)
-	if err != nil {
-		return sqlError("naming the slot", err)
-	}
-	return nil
-}
-
-// extend adds to a prepared database.
-func extend(ctx context.Context, conn *pgx.Conn, have installation, o InstallOptions) error {
-	if o.Slot != "" && o.Slot != have.slot {
-		if err := rename(ctx, conn, have, o.Slot); err != nil {
-			return err
-		}
-	}
-	// Databases that were prepared earlier lack it.
-	var may bool
-	err := conn.QueryRow(ctx, `SELECT has_table_privilege('headgate_relay', 'headgate.outbox_rest', 'SELECT')`).Scan(&may)
-	if err == nil && !may {
-		_, err = conn.Exec(ctx, `GRANT SELECT ON headgate.outbox_rest TO headgate_relay`)
-	}
-	if err != nil {
-		return sqlError("granting what the relay reads", err)
-	}
-	for _, w := range o.Writers {
-		if _, err := conn.Exec(ctx, "GRANT headgate_writer TO "+pgx.Identifier{w}.Sanitize()); err != nil {
-			return sqlError("granting headgate_writer", err)
-		}
-	}
-	if o.Relay != "" {
-		if _, err := conn.Exec(ctx, "GRANT headgate_relay TO "+pgx.Identifier{o.Relay}.Sanitize()); err != nil {
-			return sqlError("granting headgate_relay", err)
-		}
-	}
-	return nil // a missing slot is the relay's to make: it knows what to repair
-}
-
-// checkServer refuses what cannot hold an outbox.
-func checkServer(ctx context.Context, conn *pgx.Conn) error {
-	var version int
-	var level string
-	var standby bool
-	err := conn.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('wal_level'), pg_is_in_recovery()`).Scan(&version, &level, &standby)
-	switch {
-	case err != nil:
-		return sqlError("asking the server", err)
-	case version < 150000:
-		return headgate.NewError(headgate.CodeInvalidConfig, "the server is PostgreSQL %d; the outbox needs 15 or newer", version/10000)
-	case level != "logical":
-		return headgate.NewError(headgate.CodeInvalidConfig, "wal_level is %s; set it to logical and restart the server", level)
-	case standby:
-		return headgate.NewError(headgate.CodeUnavailable, "the server is a standby; connect to the primary")
-	}
-	return nil
-}
-
-type installation struct {
-	version  int
-	slot     string
-	systemID string
-}
-
-func readInstallation(ctx context.Context, conn *pgx.Conn) (installation, error) {
-	var i installation
-	err := conn.QueryRow(ctx, `SELECT version, slot, system_id FROM headgate.installation`).Scan(&i.version, &i.slot, &i.systemID)
-	switch {
-	case sqlState(err) == "42P01", sqlState(err) == "3F000", errors.Is(err, pgx.ErrNoRows):
-		return i, headgate.NewError(headgate.CodeNotFound, "the database has no outbox; prepare it by headgate outbox init --url URL")
-	case err != nil:
-		return i, sqlError("reading headgate.installation", err)
-	case i.version != SchemaVersion:
-		return i, headgate.NewError(headgate.CodeConflict, "the database's outbox has version %d; this build works with %d", i.version, SchemaVersion)
-	}
-	return i, nil
-}
-
-func sqlState(err error) string {
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return e.Code
-	}
-	return ""
-}
-
-// unreachable names a failed connection without repeating the URL.
-func unreachable(err error) error {
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		refused := &headgate.Error{Code: headgate.CodeUnavailable, Detail: fmt.Sprintf("the database refuses the connection: %s (%s)", e.Message, e.Code), Err: e}
-		if e.Code == "42501" {
-			refused.Code = headgate.CodeForbidden
-		}
-		return refused
-	}
-	return &headgate.Error{Code: headgate.CodeUnavailable, Detail: "the database cannot be reached", Err: err}
-}
-
-// sqlError names a statement that failed. What trying again cannot mend is not
-// unavailable.
-func sqlError(doing string, err error) error {
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		mine := &headgate.Error{Code: headgate.CodeUnavailable, Detail: fmt.Sprintf("%s: %s (%s)", doing, e.Message, e.Code), Err: err}
-		switch e.Code {
-		case "42501": // insufficient_privilege
-			mine.Code, mine.Fix = headgate.CodeForbidden, "Connect as a role that has the right; headgate outbox init runs as the owner."
-		case "42704", "42602", "42622", "0LP01", "22023": // no such object, no name, too long a name, no such grant, bad value
-			mine.Code, mine.Fix = headgate.CodeInvalidArgument, e.Hint
-		case "42710": // duplicate_object
-			mine.Code, mine.Fix = headgate.CodeConflict, e.Hint
-		}
-		return mine
-	}
-	return &headgate.Error{Code: headgate.CodeUnavailable, Detail: doing + ": " + err.Error(), Err: err}
-}
-
-// refusal turns what the functions of schema headgate refuse into an argument's
-// fault, with their hint.
-func refusal(err error) error {
-	e, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok || !strings.HasPrefix(e.Code, "HG") && e.Code != "42P01" {
-		return sqlError("changing the database", err)
-	}
-	return &headgate.Error{Code: headgate.CodeInvalidArgument, Detail: fmt.Sprintf("%s (%s)", e.Message, e.Code), Fix: e.Hint, Err: err}
+	return "UPDATE headgate.relay_state SET slot = '" + slot + "', repair = 'the slot has another name', stopped_lsn = NULL;\n" +
+		"UPDATE headgate.installation SET slot = '" + slot + "';\n", nil
 }

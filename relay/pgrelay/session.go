@@ -19,6 +19,7 @@ type session struct {
 	cfg Config
 
 	slot     string
+	server   int // version, as 170005
 	systemID string
 	timeline int
 	epoch    int64

@@ -190,14 +190,9 @@ func (x *session) setRepair(ctx context.Context, reason string) error {
 	return nil
 }
 
-// createSlot makes the slot; on PostgreSQL 17 and newer as one that a standby
-// takes over.
+// createSlot makes the slot.
 func (x *session) createSlot(ctx context.Context) error {
-	sql := `SELECT pg_create_logical_replication_slot($1, 'pgoutput')`
-	if v := x.repl.ParameterStatus("server_version"); len(v) > 1 && v[:2] >= "17" {
-		sql = `SELECT pg_create_logical_replication_slot($1, 'pgoutput', failover => true)`
-	}
-	if _, err := x.sql.Exec(ctx, sql, x.slot); err != nil {
+	if _, err := x.sql.Exec(ctx, slotStatement(x.slot, x.server)); err != nil {
 		return sqlError("creating the slot", err)
 	}
 	return nil

@@ -111,12 +111,15 @@ func (x *session) connect(ctx context.Context) error {
 	if err := trustNoPath(ctx, x.sql); err != nil {
 		return err
 	}
-	if err := checkServer(ctx, x.sql); err != nil {
+	if x.server, err = checkServer(ctx, x.sql); err != nil {
 		return err
 	}
 	have, err := readInstallation(ctx, x.sql)
 	if err != nil {
 		return err
+	}
+	if have.revision < Revision {
+		x.cfg.Log.WarnContext(ctx, "outbox was prepared by an older version; run headgate outbox init", "revision", have.revision, "newest", Revision)
 	}
 	x.slot = have.slot
 	var timeout int64 // in milliseconds; 0 is none

@@ -1,0 +1,249 @@
+-- What a database needs for its outbox. Run as one transaction by a role that
+-- may create roles and schemas and replicate. Everything lives in the schema
+-- headgate.
+
+DO $$ BEGIN
+  IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'headgate_writer') THEN
+    CREATE ROLE headgate_writer NOLOGIN;
+  END IF;
+  IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'headgate_relay') THEN
+    CREATE ROLE headgate_relay NOLOGIN;
+  END IF;
+END $$;
+
+CREATE SCHEMA headgate;
+REVOKE ALL ON SCHEMA headgate FROM PUBLIC;
+GRANT USAGE ON SCHEMA headgate TO headgate_writer, headgate_relay;
+
+CREATE TABLE headgate.installation (
+  one       boolean PRIMARY KEY DEFAULT true CHECK (one),
+  version   integer NOT NULL,
+  slot      text NOT NULL,
+  system_id text NOT NULL,
+  created   timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- Insert-only: nobody has UPDATE or DELETE, and old partitions are dropped
+-- whole. No primary key and no index that costs WAL on each row; the BRIN index
+-- serves replay.
+CREATE TABLE headgate.outbox (
+  seq        bigint GENERATED ALWAYS AS IDENTITY,
+  id         text NOT NULL,
+  xid        xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  role       text NOT NULL,
+  type       text NOT NULL,
+  source     text,
+  subject    text,
+  key        text,
+  attributes jsonb,
+  cause      text,
+  origin     text,
+  data       bytea,
+  created    timestamptz NOT NULL DEFAULT clock_timestamp()
+) PARTITION BY RANGE (created);
+CREATE TABLE headgate.outbox_rest PARTITION OF headgate.outbox DEFAULT;
+CREATE INDEX outbox_seq ON headgate.outbox USING brin (seq);
+
+-- One row for the one relay of the slot: its epoch, and how far publication is
+-- proven. Every row whose transaction is visible in proven_snapshot reached the
+-- broker.
+CREATE TABLE headgate.relay_state (
+  slot            text PRIMARY KEY,
+  epoch           bigint NOT NULL DEFAULT 0,
+  holder          text,
+  beat            bigint NOT NULL DEFAULT 0,
+  beat_lsn        pg_lsn,
+  renewed         timestamptz,
+  proven_beat     bigint NOT NULL DEFAULT 0,
+  proven_snapshot pg_snapshot,
+  proven          timestamptz,
+  repair          text, -- why the slot cannot be trusted alone; null: it can
+  system_id       text,
+  timeline        integer,
+  stopped_lsn     pg_lsn -- confirmed position of a relay that ended in good order
+);
+
+-- The events are judged by the node; here only what no event may have is
+-- refused, so that the transaction that wrote it fails.
+CREATE FUNCTION headgate.emit_event(
+  id text, type text, source text, subject text, key text, attributes jsonb, data bytea
+) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  mark text := current_setting('headgate.cause', true);
+BEGIN
+  IF id IS NULL OR id = '' THEN id := headgate.new_id(); END IF;
+  IF type IS NULL OR length(type) > 200 OR type !~ '^[a-z0-9_-]+(\.[a-z0-9_-]+)*$' THEN
+    RAISE EXCEPTION 'headgate: % is no event type', coalesce(quote_literal(left(type, 60)), 'null')
+      USING ERRCODE = 'HG001', HINT = 'Types are dotted lower-case words such as order.placed, at most 200 bytes.';
+  END IF;
+  IF octet_length(data) > 6291456 THEN
+    RAISE EXCEPTION 'headgate: the payload of % has % bytes; at most 6291456 are possible', type, octet_length(data)
+      USING ERRCODE = 'HG002', HINT = 'Keep large content elsewhere and send a reference.';
+  END IF;
+  IF octet_length(id) > 256 OR octet_length(source) > 1024 OR octet_length(subject) > 4096
+     OR octet_length(key) > 4096 OR octet_length(attributes::text) > 32768 THEN
+    RAISE EXCEPTION 'headgate: an attribute of the event is longer than allowed'
+      USING ERRCODE = 'HG003', HINT = 'id 256, source 1024, subject and key 4096 bytes.';
+  END IF;
+  INSERT INTO headgate.outbox (id, role, type, source, subject, key, attributes, cause, data)
+  VALUES (id, session_user, type, nullif(source, ''), nullif(subject, ''), nullif(key, ''), attributes, nullif(mark, ''), data);
+  RETURN id;
+END $$;
+
+-- A UUID of version 7: 48 bits of time, the rest random.
+CREATE FUNCTION headgate.new_id() RETURNS text
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT encode(set_bit(set_bit(
+    overlay(uuid_send(gen_random_uuid())
+      PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3)
+      FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid::text
+$$;
+
+CREATE FUNCTION headgate.emit(type text, data jsonb, key text DEFAULT NULL, subject text DEFAULT NULL) RETURNS text
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT headgate.emit_event(NULL, $1, NULL, $4, $3, NULL, convert_to($2::text, 'UTF8'))
+$$;
+
+-- Marks the running transaction with the causal token of the delivery that it
+-- reacts to. Nodes alone can check a token; here only its form is.
+CREATE FUNCTION headgate.set_cause(token text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF token IS NOT NULL AND token <> '' AND (length(token) > 4096 OR token !~ '^[A-Za-z0-9_-]+$') THEN
+    RAISE EXCEPTION 'headgate: this is no causal token'
+      USING ERRCODE = 'HG004', HINT = 'Pass the token exactly as it came with the delivery.';
+  END IF;
+  PERFORM pg_catalog.set_config('headgate.cause', coalesce(token, ''), true);
+END $$;
+
+-- Row changes of watched tables. Arguments: the table's name, the prefix of the
+-- types, and the columns of its key.
+CREATE FUNCTION headgate.capture() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  mark   text := current_setting('headgate.cause', true);
+  before jsonb;
+  after  jsonb;
+  verb   text;
+  keys   jsonb;
+BEGIN
+  IF TG_OP <> 'INSERT' THEN before := to_jsonb(OLD); END IF;
+  IF TG_OP <> 'DELETE' THEN after := to_jsonb(NEW); END IF;
+  verb := CASE TG_OP WHEN 'INSERT' THEN 'inserted' WHEN 'UPDATE' THEN 'updated' ELSE 'deleted' END;
+  SELECT jsonb_object_agg(c, coalesce(after, before) -> c) INTO keys FROM unnest(TG_ARGV[2]::text[]) c;
+  INSERT INTO headgate.outbox (id, role, type, subject, key, cause, origin, data)
+  VALUES (headgate.new_id(), session_user, TG_ARGV[1] || '.' || verb, left(keys::text, 1000),
+    TG_ARGV[0] || ' ' || md5(keys::text), nullif(mark, ''), 'change',
+    convert_to(jsonb_build_object('table', TG_ARGV[0], 'change', lower(TG_OP), 'key', keys, 'before', before, 'after', after)::text, 'UTF8'));
+  RETURN NULL;
+END $$;
+
+CREATE FUNCTION headgate.refuse_truncate() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'headgate: % is watched, and TRUNCATE does not say which rows it removes', TG_TABLE_NAME
+    USING ERRCODE = 'HG005', HINT = 'Use DELETE, or end the watch by headgate.unwatch first.';
+END $$;
+
+-- Watches a table: each row change becomes an event of type PREFIX.inserted,
+-- PREFIX.updated or PREFIX.deleted in the same transaction.
+CREATE FUNCTION headgate.watch(watched regclass, prefix text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  rel     record;
+  columns text[];
+  part    regclass;
+BEGIN
+  SELECT c.relkind, c.relpersistence, c.relispartition, n.nspname, c.relname,
+         format('%I.%I', n.nspname, c.relname) AS name
+    INTO rel FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = watched;
+  IF rel.relkind NOT IN ('r', 'p') THEN
+    RAISE EXCEPTION 'headgate: % is no table', rel.name USING ERRCODE = 'HG006', HINT = 'Watch the tables behind a view.';
+  ELSIF rel.relpersistence <> 'p' THEN
+    RAISE EXCEPTION 'headgate: % is temporary or unlogged, so that its rows may vanish without a change', rel.name USING ERRCODE = 'HG006';
+  ELSIF rel.nspname IN ('headgate', 'pg_catalog', 'information_schema') THEN
+    RAISE EXCEPTION 'headgate: tables of schema % are not watched', rel.nspname USING ERRCODE = 'HG006';
+  ELSIF rel.relispartition THEN
+    RAISE EXCEPTION 'headgate: % is a partition', rel.name USING ERRCODE = 'HG006', HINT = 'Watch the partitioned table itself.';
+  ELSIF rel.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = watched OR inhrelid = watched) THEN
+    RAISE EXCEPTION 'headgate: % takes part in inheritance, where triggers do not follow', rel.name USING ERRCODE = 'HG006';
+  ELSIF prefix IS NULL OR length(prefix) > 180 OR prefix !~ '^[a-z0-9_-]+(\.[a-z0-9_-]+)*$' THEN
+    RAISE EXCEPTION 'headgate: % is no prefix of event types', coalesce(quote_literal(left(prefix, 60)), 'null') USING ERRCODE = 'HG001';
+  END IF;
+  SELECT array_agg(a.attname::text ORDER BY a.attnum) INTO columns
+    FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+    WHERE i.indrelid = watched AND i.indisprimary;
+  IF columns IS NULL THEN
+    RAISE EXCEPTION 'headgate: % has no primary key, so that its rows have no order key', rel.name USING ERRCODE = 'HG006';
+  END IF;
+  PERFORM headgate.unwatch(watched);
+  EXECUTE format('CREATE TRIGGER headgate_capture AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION headgate.capture(%L, %L, %L)',
+    watched, rel.name, prefix, columns);
+  -- A statement trigger does not reach the partitions by itself.
+  FOR part IN SELECT relid FROM pg_partition_tree(watched) UNION SELECT watched LOOP
+    EXECUTE format('CREATE TRIGGER headgate_truncate BEFORE TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION headgate.refuse_truncate()', part);
+  END LOOP;
+END $$;
+
+CREATE FUNCTION headgate.unwatch(watched regclass) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  part regclass;
+BEGIN
+  EXECUTE format('DROP TRIGGER IF EXISTS headgate_capture ON %s', watched);
+  FOR part IN SELECT relid FROM pg_partition_tree(watched) UNION SELECT watched LOOP
+    EXECUTE format('DROP TRIGGER IF EXISTS headgate_truncate ON %s', part);
+  END LOOP;
+END $$;
+
+-- Makes the partitions of today and the two days after, and drops those that
+-- are older than retain and wholly proven. Returns what it dropped.
+CREATE FUNCTION headgate.maintain(retain interval) RETURNS text[]
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $$
+DECLARE
+  day     date;
+  name    text;
+  part    record;
+  proven  pg_snapshot := (SELECT s.proven_snapshot FROM headgate.relay_state s JOIN headgate.installation i USING (slot));
+  late    boolean;
+  dropped text[] := '{}';
+BEGIN
+  PERFORM set_config('lock_timeout', '2s', true);
+  FOR i IN 0..2 LOOP
+    day := current_date + i;
+    name := 'outbox_' || to_char(day, 'YYYYMMDD');
+    IF to_regclass('headgate.' || name) IS NULL THEN
+      BEGIN
+        EXECUTE format('CREATE TABLE headgate.%I PARTITION OF headgate.outbox FOR VALUES FROM (%L) TO (%L)',
+          name, day::timestamptz, (day + 1)::timestamptz);
+      EXCEPTION WHEN check_violation THEN
+        NULL; -- the default partition has rows of that day, and keeps them
+      END;
+    END IF;
+  END LOOP;
+  FOR part IN
+    SELECT c.oid::regclass AS rel, to_date(substring(c.relname FROM 8), 'YYYYMMDD') AS day
+    FROM pg_inherits h JOIN pg_class c ON c.oid = h.inhrelid
+    WHERE h.inhparent = 'headgate.outbox'::regclass AND c.relname ~ '^outbox_[0-9]{8}$'
+  LOOP
+    CONTINUE WHEN (part.day + 1)::timestamptz > clock_timestamp() - retain OR proven IS NULL;
+    EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE NOT pg_visible_in_snapshot(xid, $1))', part.rel) INTO late USING proven;
+    CONTINUE WHEN late;
+    EXECUTE format('DROP TABLE %s', part.rel);
+    dropped := dropped || part.rel::text;
+  END LOOP;
+  RETURN dropped;
+END $$;
+
+REVOKE ALL ON ALL TABLES IN SCHEMA headgate FROM PUBLIC;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA headgate FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION headgate.emit(text, jsonb, text, text), headgate.set_cause(text), headgate.new_id(),
+  headgate.emit_event(text, text, text, text, text, jsonb, bytea) TO headgate_writer;
+GRANT SELECT ON headgate.outbox, headgate.installation TO headgate_relay;
+GRANT SELECT, INSERT, UPDATE ON headgate.relay_state TO headgate_relay;
+GRANT EXECUTE ON FUNCTION headgate.maintain(interval) TO headgate_relay;
+
+CREATE PUBLICATION headgate_outbox FOR TABLE headgate.outbox
+  WITH (publish = 'insert', publish_via_partition_root = true);

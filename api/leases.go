@@ -39,16 +39,27 @@ type LeaseRequest struct {
 
 // RevokeRequest takes a lease from its holder.
 type RevokeRequest struct {
-	Mode       string `json:"mode,omitempty" enum:"drain,terminate" doc:"drain (default) lets the holder release, terminate does not wait"`
-	DeadlineMS int64  `json:"deadline_ms,omitempty" doc:"How long to wait for the holder; default 10000, at most 300000"`
+	Mode       string `json:"mode,omitempty" enum:"drain,terminate" doc:"drain (default) lets the holder release; terminate does not wait, and ends sessions of the node's own database that hold the lease in a transaction"`
+	DeadlineMS int64  `json:"deadline_ms,omitempty" doc:"How long to wait for the holder and for transactions under the lease in the node's own database; default 10000, at most 300000"`
 }
 
 // Revoked is the answer to a revocation.
 type Revoked struct {
 	Epoch     int64  `json:"epoch" doc:"Above the epoch that was revoked"`
 	EpochText string `json:"epoch_text"`
-	DrainedMS int64  `json:"drained_ms" doc:"How long the holder was waited for"`
+	DrainedMS int64  `json:"drained_ms" doc:"How long the holder, and transactions under the lease, were waited for"`
 	Killed    bool   `json:"killed" doc:"The holder had not released, whoever ended the lease"`
+	// Sessions are those that this call ended.
+	Sessions []EndedSession `json:"sessions,omitempty" doc:"Sessions of the node's own database that were ended: they held the lease in a transaction"`
+}
+
+// EndedSession is a session of PostgreSQL. Its names are its own words.
+type EndedSession struct {
+	PID         int    `json:"pid"`
+	User        string `json:"user"`
+	Application string `json:"application,omitempty"`
+	Address     string `json:"address,omitempty" doc:"Of its client"`
+	OpenMS      int64  `json:"open_ms,omitempty" doc:"How long its transaction was open"`
 }
 
 // Released is the answer to a release.

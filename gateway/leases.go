@@ -54,10 +54,11 @@ func (g *Gateway) addHolding() {
 	})
 	g.Handle(Route{
 		Method: http.MethodPost, Path: "/v1/leases/{resource}/revoke", ID: "revokeLease", Tag: leaseTag, Role: headgate.RoleOperator, Wait: true,
-		Summary:     "Take a lease from its holder",
-		Description: "The gate closes at once: no write and no renewal of the holder passes, but the settlement of a delivery under the lease, which releases it. The lease ends when the holder releases it, at the latest at the deadline. " + resourceNote,
-		Requests:    []Body{{Media: api.TypeJSON, Of: api.RevokeRequest{}, Doc: "May be left out"}},
-		Responses:   ok("Revoked", api.Revoked{}), Handle: g.revokeLease,
+		Summary: "Take a lease from its holder",
+		Description: "The gate closes at once: no write and no renewal of the holder passes, but the settlement of a delivery under the lease, which releases it. The lease ends when the holder releases it, at the latest at the deadline. " +
+			"A transaction under the lease that is open in the node's own database is waited for; terminate ends its session. 503 when the deadline passes beside one: the gate is closed, and the detail says whose it is. " + resourceNote,
+		Requests:  []Body{{Media: api.TypeJSON, Of: api.RevokeRequest{}, Doc: "May be left out"}},
+		Responses: ok("Revoked", api.Revoked{}), Handle: g.revokeLease,
 	})
 	g.Handle(Route{
 		Method: http.MethodPost, Path: "/v1/fence/verify", ID: "verifyFence", Tag: leaseTag,
@@ -197,9 +198,14 @@ func (g *Gateway) revokeLease(c *Call) error {
 	if err != nil {
 		return err
 	}
-	return c.JSON(http.StatusOK, api.Revoked{
+	answer := api.Revoked{
 		Epoch: out.Epoch, EpochText: strconv.FormatInt(out.Epoch, 10), DrainedMS: out.Drained.Milliseconds(), Killed: out.Killed,
-	})
+	}
+	for i := range out.Sessions {
+		b := &out.Sessions[i]
+		answer.Sessions = append(answer.Sessions, api.EndedSession{PID: b.PID, User: b.User, Application: b.Application, Address: b.Address, OpenMS: b.Open.Milliseconds()})
+	}
+	return c.JSON(http.StatusOK, answer)
 }
 
 func (g *Gateway) verifyFence(c *Call) error {

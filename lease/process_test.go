@@ -9,10 +9,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lease/fence"
+	"github.com/headgate/headgate/lease/fencepg"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/sqlitestore"
 )
@@ -24,6 +30,10 @@ const childFile = "HEADGATE_LEASE_CHILD_FILE"
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childFile); path != "" {
 		fmt.Fprintln(os.Stderr, child(path))
+		os.Exit(1)
+	}
+	if args := os.Getenv(pausedHolder); args != "" {
+		fmt.Println("failed:", holdWithin(strings.Split(args, "|")))
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
@@ -165,4 +175,30 @@ func TestFenceText(t *testing.T) {
 	if f.String() != "a@b/c@"+strconv.Itoa(7) {
 		t.Error(f.String())
 	}
+}
+
+// pausedHolder makes this binary a worker that stands within a guarded
+// transaction: URL, schema of the functions, token.
+const pausedHolder = "HEADGATE_LEASE_PAUSED_HOLDER"
+
+func holdWithin(args []string) error {
+	f, err := fence.Parse(args[2])
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	db := &fencepg.DB{Schema: args[1]}
+	return db.Tx(ctx, pool, f, pgx.TxOptions{}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO %q.rows VALUES (1)", args[1])); err != nil {
+			return err
+		}
+		fmt.Println("within")
+		_, err := bufio.NewReader(os.Stdin).ReadString('\n')
+		return err
+	})
 }

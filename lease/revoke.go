@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,10 +17,15 @@ const MaxDrain = 5 * time.Minute
 
 // Revocation says how a lease is taken from its holder.
 type Revocation struct {
-	// Terminate ends the lease at once. Else its holder may finish and
-	// release it, for at most Deadline; what it writes is refused meanwhile.
+	// Terminate ends the lease at once, and with it the sessions of the
+	// store's database that hold it in a transaction, where the node's role
+	// may. Else its holder may finish and release it, for at most Deadline;
+	// what it writes is refused meanwhile.
 	Terminate bool
-	Deadline  time.Duration // default 10s, at most 5m
+	// Deadline is how long to wait: for the holder, and for transactions under
+	// the lease that are open in the store's database and not, or not to be,
+	// ended. Default 10s, at most 5m.
+	Deadline time.Duration
 }
 
 // Revoked is the answer to a revocation.
@@ -31,13 +37,16 @@ type Revoked struct {
 	// Killed: the holder had not released, and the lease was ended for it, by
 	// this call or by another one, or ran out and was taken.
 	Killed bool
+	// Sessions are those of the store's database that this call ended.
+	Sessions []headgate.BlockingSession
 }
 
 // Revoke takes a lease from whoever holds it, in two phases: the gate closes,
 // from when on no write and no renewal of the holder passes; then the epoch
 // rises, when the holder has released or its time is up. A lease that nobody
 // holds is not_found. When ctx ends in between the gate stays closed, and the
-// lease runs out.
+// lease runs out. So it does when the deadline passes beside a transaction
+// under the lease: the error, unavailable and applied, names whose it is.
 func (s *Service) Revoke(ctx context.Context, resource string, r Revocation) (Revoked, error) {
 	if err := checkResource(resource); err != nil {
 		return Revoked{}, err
@@ -64,7 +73,8 @@ func (s *Service) Revoke(ctx context.Context, resource string, r Revocation) (Re
 			return Revoked{Epoch: row.Epoch, Drained: time.Since(begun), Killed: here.killed.Load() || ranOut(&row, &l)}, nil
 		}
 	}
-	return s.supersede(ctx, &l, here, begun)
+	e := ending{s: s, l: &l, here: here, terminate: r.Terminate, until: begun.Add(r.Deadline)}
+	return e.supersede(ctx, begun)
 }
 
 // ranOut reports whether the present holder took a lease that nobody had given
@@ -162,41 +172,126 @@ func (s *Service) drained(ctx context.Context, l *store.Lease, most time.Duratio
 	}
 }
 
-// supersede is the second phase.
-func (s *Service) supersede(ctx context.Context, l *store.Lease, here *revocation, begun time.Time) (Revoked, error) {
-	var freed store.Lease
-	ended := false
-	err := patiently(ctx, revokePatience, func() error {
-		return s.cfg.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
-			now, err := tx.Leases.Get(ctx, l.Resource)
-			if err != nil {
-				return err
-			}
-			if ended = now.Epoch == l.Epoch; !ended {
-				freed = now
-				return nil
-			}
-			here.killed.Store(true) // before anybody can see the new epoch
-			freed, err = s.end(ctx, tx, &now)
-			return err
-		})
-	})
-	if err != nil && ended {
-		here.killed.Store(false)
-	}
+// ending is the second phase of one call.
+type ending struct {
+	s         *Service
+	l         *store.Lease
+	here      *revocation
+	terminate bool
+	until     time.Time
+	met       []headgate.BlockingSession // that held the lease in a transaction
+}
+
+// supersede raises the epoch, once the transactions under it have ended.
+func (e *ending) supersede(ctx context.Context, begun time.Time) (Revoked, error) {
+	freed, ended, err := e.patiently(ctx)
 	if errors.Is(err, store.ErrGuarded) {
-		return Revoked{}, &headgate.Error{
-			Code: headgate.CodeUnavailable, Outcome: headgate.Applied, Err: err, RetryAfter: guardedPause,
-			Detail: "The gate is closed, but a write under the lease is still in flight.",
-			Fix:    "Revoke again once that transaction has ended, or end it in the database; no new write of the holder passes.",
-		}
+		return Revoked{}, e.guarded(ctx, err)
 	}
 	if err != nil {
 		return Revoked{}, err
 	}
 	if ended {
-		s.stats.Revoked.Add(1)
-		s.changed(&freed)
+		e.s.stats.Revoked.Add(1)
+		e.s.changed(&freed)
 	}
-	return Revoked{Epoch: freed.Epoch, Drained: time.Since(begun), Killed: here.killed.Load() || ranOut(&freed, l)}, nil
+	out := Revoked{Epoch: freed.Epoch, Drained: time.Since(begun), Killed: e.here.killed.Load() || ranOut(&freed, e.l)}
+	for i := range e.met {
+		if e.met[i].Ended {
+			out.Sessions = append(out.Sessions, e.met[i])
+		}
+	}
+	return out, nil
+}
+
+// patiently tries to raise the epoch until the deadline, and ends what is in
+// the way when it is to.
+func (e *ending) patiently(ctx context.Context) (freed store.Lease, ended bool, err error) {
+	for {
+		freed, ended, err = e.try(ctx)
+		if !errors.Is(err, store.ErrGuarded) {
+			return freed, ended, err
+		}
+		if e.terminate {
+			e.evict(ctx, true)
+		}
+		// Once more after what was ended at the very end.
+		late := time.Until(e.until) <= 0
+		if late && e.terminate {
+			freed, ended, err = e.try(ctx)
+		}
+		if late || pause(ctx, nil, guardedPause) != nil {
+			return freed, ended, err
+		}
+	}
+}
+
+// try raises the epoch, unless another has done so.
+func (e *ending) try(ctx context.Context) (freed store.Lease, ended bool, err error) {
+	err = e.s.cfg.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		now, err := tx.Leases.Get(ctx, e.l.Resource)
+		if err != nil {
+			return err
+		}
+		if ended = now.Epoch == e.l.Epoch; !ended {
+			freed = now
+			return nil
+		}
+		e.here.killed.Store(true) // before anybody can see the new epoch
+		freed, err = e.s.end(ctx, tx, &now)
+		return err
+	})
+	if err != nil && ended {
+		e.here.killed.Store(false)
+	}
+	return freed, ended, err
+}
+
+// evict looks who holds the lease in a transaction, and ends those sessions if
+// it is to. Its own failure is none of the revocation's: that goes on trying.
+func (e *ending) evict(ctx context.Context, end bool) {
+	by, can := e.s.cfg.Store.(store.Evictor)
+	if !can {
+		return
+	}
+	met, err := by.Evict(ctx, e.l.Resource, e.l.Epoch, end)
+	if err != nil && ctx.Err() == nil {
+		e.s.cfg.Log.Warn("sessions that hold a revoked lease could not be looked for", "resource", e.l.Resource, "error", err)
+	}
+	for i := range met {
+		if met[i].Ended {
+			e.s.cfg.Log.Warn("session ended that held a revoked lease", "resource", e.l.Resource, "epoch", e.l.Epoch,
+				"pid", met[i].PID, "user", met[i].User, "application", met[i].Application)
+		}
+	}
+	// Of earlier looks only what was ended counts: the rest is seen anew.
+	e.met = slices.DeleteFunc(e.met, func(b headgate.BlockingSession) bool { return !b.Ended })
+	e.met = append(e.met, met...)
+}
+
+// guarded is the answer when the deadline passed beside a transaction.
+func (e *ending) guarded(ctx context.Context, err error) error {
+	if !e.terminate {
+		e.evict(ctx, false)
+	}
+	out := &headgate.Error{
+		Code: headgate.CodeUnavailable, Outcome: headgate.Applied, Err: err, RetryAfter: guardedPause,
+		Detail: "The gate is closed, but a transaction under the lease is still open in the database of the node",
+		Fix:    "Revoke again once that transaction has ended, or with the mode terminate, which ends its session; no new write of the holder passes.",
+	}
+	sep := ": "
+	for i := range e.met {
+		b := &e.met[i]
+		if b.Ended {
+			continue
+		}
+		out.Detail += sep + b.String()
+		sep = "; "
+		if b.Lacks != "" {
+			out.Detail += ", which the node's role may not end (" + b.Lacks + ")"
+			out.Fix = "Give the node's role that right, or end the session in the database: SELECT pg_terminate_backend(PID). Then revoke again; no new write of the holder passes."
+		}
+	}
+	out.Detail += "."
+	return out
 }

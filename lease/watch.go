@@ -103,12 +103,9 @@ func (s *Service) state(ctx context.Context, resource string) (State, error) {
 // guardedPause is how long to wait before trying again beside a write in flight.
 const guardedPause = 20 * time.Millisecond
 
-// releasePatience and revokePatience bound how long the end of a lease waits
-// for writes of its holder that are in flight.
-const (
-	releasePatience = 5 * time.Second
-	revokePatience  = 30 * time.Second
-)
+// releasePatience bounds how long a release waits for writes of the holder that
+// are in flight.
+const releasePatience = 5 * time.Second
 
 // patiently repeats a change of an epoch while a guarded write is in flight,
 // at most as long as said or until ctx ends. Not waiting within the store

@@ -249,11 +249,15 @@ func (a *app) leaseRevoke() *cobra.Command {
 					how = "was ended"
 				}
 				fmt.Fprintf(w, "%s %s after %s; epoch %s\n", plain(args[0]), how, time.Duration(got.DrainedMS)*time.Millisecond, got.EpochText)
+				for i := range got.Sessions {
+					b := &got.Sessions[i]
+					fmt.Fprintf(w, "  ended session %d of %s %s, in a transaction for %s\n", b.PID, plain(b.User), plain(b.Application), time.Duration(b.OpenMS)*time.Millisecond)
+				}
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&terminate, "terminate", false, "do not wait for the holder")
-	cmd.Flags().Duration("deadline", 10*time.Second, "how long to wait for the holder")
+	cmd.Flags().BoolVar(&terminate, "terminate", false, "do not wait for the holder, and end sessions of the node's PostgreSQL that hold the lease in a transaction")
+	cmd.Flags().Duration("deadline", 10*time.Second, "how long to wait for the holder, and for transactions under the lease")
 	return cmd
 }
 

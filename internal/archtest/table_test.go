@@ -29,6 +29,7 @@ var table = []rule{
 	{pkg: "internal/nodetest", role: "the parts of a node behind HTTP, for tests", imports: []string{"*"}},
 	{pkg: "internal/servertest", role: "runs the real command for tests", imports: []string{"client"}},
 	{pkg: "internal/pgtest", role: "PostgreSQL servers for tests", vendors: []string{"github.com/jackc/pgx/v5"}},
+	{pkg: "internal/pgblock", role: "whose sessions keep a row of PostgreSQL", vendors: []string{"github.com/jackc/pgx/v5"}},
 	{pkg: "internal/e2e", role: "tests of the real command"},
 
 	{pkg: "broker", role: "port: streams of events"},
@@ -41,7 +42,7 @@ var table = []rule{
 	{pkg: "store/storetest", role: "conformance suite of store drivers", imports: []string{"store"}, vendors: []string{"pgregory.net/rapid"}},
 	{pkg: "store/internal/sqlstore", role: "what the SQL drivers share: roles, queue, migrations", imports: []string{"store"}},
 	{pkg: "store/sqlitestore", role: "driver: SQLite", imports: []string{"store", "store/internal/sqlstore", "internal/filelock"}, vendors: []string{"github.com/ncruces/go-sqlite3"}},
-	{pkg: "store/pgstore", role: "driver: PostgreSQL", imports: []string{"store", "store/internal/sqlstore"}, vendors: []string{"github.com/jackc/pgx/v5"}},
+	{pkg: "store/pgstore", role: "driver: PostgreSQL", imports: []string{"store", "store/internal/sqlstore", "internal/pgblock"}, vendors: []string{"github.com/jackc/pgx/v5"}},
 
 	{pkg: "topology", role: "declared streams and types", imports: []string{"broker", "internal/condition", "internal/resource"}},
 	{pkg: "contract", role: "compiled contracts", imports: []string{"internal/jsontext"}, vendors: []string{"github.com/santhosh-tekuri/jsonschema/v6", "github.com/twmb/avro"}},

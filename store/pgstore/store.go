@@ -82,7 +82,9 @@ type Store struct {
 	queue   *sqlstore.Queue
 	writer  *writer
 	readers *readers
-	close   sync.Once
+	// evicting has one token for each Evict that runs.
+	evicting chan struct{}
+	close    sync.Once
 }
 
 var _ store.Store = (*Store)(nil)
@@ -109,7 +111,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, server: server, lock: lockStatement(cfg.Schema)}
+	s := &Store{cfg: cfg, server: server, lock: lockStatement(cfg.Schema), evicting: make(chan struct{}, evictions)}
 	s.queue = sqlstore.NewQueue()
 	c, err := s.first(ctx)
 	if err != nil {

@@ -338,6 +338,14 @@ func (h *history) close(now time.Time, principal, outcome, text string) {
 	}
 }
 
+// closing closes the open attempt until undo says that it did not end.
+func (h *history) closing(now time.Time, principal, outcome, text string) (undo func()) {
+	before := *h
+	before.Attempts = slices.Clone(h.Attempts)
+	h.close(now, principal, outcome, text)
+	return func() { *h = before }
+}
+
 // add appends an attempt, keeping the first 3 and the last 7.
 func (h *history) add(a quarantine.Attempt) {
 	h.Attempts = append(h.Attempts, a)

@@ -65,7 +65,7 @@ func (s *sub) explain(ctx context.Context, e *headgate.Event, stream string, pos
 		return st, nil
 	}
 	it := p.items[pos.Offset]
-	row, done := false, p.isDone(pos.Offset)
+	row, done := false, p.isDone(pos.Offset) // row: the attempts are in the store alone
 	switch {
 	case it != nil:
 		row = it.row
@@ -91,13 +91,15 @@ func (s *sub) explain(ctx context.Context, e *headgate.Event, stream string, pos
 	case !st.Matched:
 		st.State = "unmatched"
 	}
-	begun := max(1, int(s.ended.at[endedKey{stream, pos}])) // of an event that was dispatched
+	last, kept := s.ended.at[endedKey{stream, pos}]
+	row = row || kept
+	begun := max(1, int(last)) // of an event that was dispatched
 	s.mu.Unlock()
 	var err error
-	switch {
-	case st.State == "" || st.State == "unmatched":
+	if st.State == "" || st.State == "unmatched" {
 		err = s.explainEnd(ctx, e, stream, pos, begun, &st)
-	case row:
+	}
+	if row && err == nil {
 		err = s.explainRow(ctx, stream, pos, &st)
 	}
 	return st, err
@@ -139,7 +141,7 @@ func (s *sub) explainRow(ctx context.Context, stream string, pos headgate.Positi
 		return err
 	})
 	if headgate.CodeOf(err) == headgate.CodeNotFound {
-		return nil // it ended meanwhile
+		return nil // it ended, or was forgotten, meanwhile
 	}
 	return err
 }

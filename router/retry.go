@@ -38,10 +38,7 @@ const (
 // blocked for too long. The item is in flight and its claim has ended, or ends
 // when the failure is answered.
 func (s *sub) fail(it *item, f failure, now time.Time) {
-	before := it.live.history
-	before.Attempts = append([]quarantine.Attempt(nil), before.Attempts...)
-	it.live.close(now, f.principal, f.outcome, f.text)
-	undo := func() { it.live.history = before }
+	undo := it.live.closing(now, f.principal, f.outcome, f.text)
 	switch {
 	case f.outcome == OutcomeReject:
 		s.parkFailed(it, reasonPermanent, f.text, f, undo)
@@ -177,7 +174,6 @@ func (s *sub) end(it *item, e ender) {
 	if tomb {
 		now = s.r.now()
 		o.put = s.row(it, exceptionEnded, int(it.attempts), now.Add(s.r.tokenLife))
-		o.put.History = nil
 	} else {
 		o.drop = it.row
 	}

@@ -346,8 +346,14 @@ func (s *sub) settleOne(x *settling, principal string, now time.Time, internal b
 			s.ack(ack{x.c, answered}, internal)
 			return
 		}
-		rows := childRows(x.batch)
-		s.end(it, ender{end: endSettled, outcome: OutcomeAck, outbox: rows, internal: internal, async: internal, answered: answered, fence: x.c.leasedBy()})
+		e := ender{
+			end: endSettled, outcome: OutcomeAck, outbox: childRows(x.batch), internal: internal, async: internal,
+			answered: answered, fence: x.c.leasedBy(),
+		}
+		if it.row && it.live != nil { // its tombstone keeps the attempts
+			e.undo = it.live.closing(now, principal, OutcomeAck, "")
+		}
+		s.end(it, e)
 	default:
 		text := clip(x.in.Reason, 1024)
 		s.fail(it, failure{

@@ -27,6 +27,7 @@ func (p *Perimeter) Prepare(ctx context.Context, s Submission) *Batch {
 	r.twinsFirst = true
 	r.judge(ctx)
 	r.keepOriginals(ctx)
+	r.holdBackPassed()
 	r.finish(ctx)
 	b := &Batch{Results: r.results}
 	for i := range r.entries {

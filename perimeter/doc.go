@@ -40,7 +40,9 @@
 //     (quarantine.Config.RefusalWait) for the whole submission. Failures of
 //     the node (throttled, unavailable, unknown) are no refusals and are not
 //     recorded.
-//  7. A payload is stored as it was sent, unless its contract asks for lossless
+//  7. In a submission that is InOrder nothing is admitted behind an item of the
+//     same key that was not: it is held back, without a trace.
+//  8. A payload is stored as it was sent, unless its contract asks for lossless
 //     repairs. Then the original is in quarantine before the event is stored,
 //     and the event's attribute mended names the record; what cannot be kept is
 //     refused.

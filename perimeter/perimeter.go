@@ -108,6 +108,7 @@ func (p *Perimeter) Admit(ctx context.Context, s Submission) []Result {
 	r := p.start(&s)
 	r.judge(ctx)
 	r.keepOriginals(ctx)
+	r.holdBackPassed()
 	r.publishFenced(ctx)
 	r.publish(ctx)
 	r.finish(ctx)

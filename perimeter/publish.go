@@ -7,41 +7,43 @@ import (
 	"github.com/headgate/headgate/broker"
 )
 
-// publish stores what passed: one call per stream, each in input order.
+// publish stores what passed: one call per stream, each in input order. Where
+// keys have to keep their order, it takes another call for each change of the
+// stream within a key.
 func (r *run) publish(ctx context.Context) {
-	n := 0
-	for i := range r.entries {
-		if r.entries[i].state == statePassed {
-			n++
-		}
-	}
-	if n == 0 {
-		return
-	}
 	if err := ctx.Err(); err != nil {
 		r.each(statePassed, func(i int) { r.fail(i, canceled(err)) })
 		return
 	}
-	events := make([]*headgate.Event, 0, n)
-	items := make([]int, 0, n)
-	for first := 0; n > 0; first++ {
+	for first := 0; first < len(r.entries); {
 		if r.entries[first].state != statePassed {
+			first++
 			continue
 		}
 		stream := r.results[first].Stream
-		events, items = events[:0], items[:0]
+		// Made anew each time: the broker may keep what it was given.
+		events := make([]*headgate.Event, 0, len(r.entries)-first)
+		items := make([]int, 0, len(r.entries)-first)
+		var elsewhere map[string]bool // keys whose next item goes to another stream
 		for i := first; i < len(r.entries); i++ {
-			if r.entries[i].state == statePassed && r.results[i].Stream == stream {
-				events = append(events, r.results[i].Event)
-				items = append(items, i)
+			if r.entries[i].state != statePassed {
+				continue
+			}
+			e := r.results[i].Event
+			switch {
+			case r.results[i].Stream != stream:
+				if r.s.InOrder && e.Key != "" {
+					if elsewhere == nil {
+						elsewhere = map[string]bool{}
+					}
+					elsewhere[e.Key] = true
+				}
+			case !elsewhere[e.Key]:
+				events, items = append(events, e), append(items, i)
 			}
 		}
 		r.publishTo(ctx, stream, events, items)
-		n -= len(items)
-		if n > 0 {
-			// The broker may keep what it was given.
-			events = make([]*headgate.Event, 0, n)
-		}
+		r.holdBackPassed()
 	}
 }
 
@@ -84,6 +86,10 @@ func (r *run) settle(i int, out broker.Result) {
 		en.state = stateDuplicate
 		res.Position = out.Position
 	case broker.OutcomeRejected, broker.OutcomeThrottled:
+		if headgate.CodeOf(out.Err) == headgate.CodeHeldBack {
+			r.holdBack(i, outcomeError(out, headgate.CodeHeldBack, headgate.NotApplied))
+			return
+		}
 		r.fail(i, outcomeError(out, headgate.CodeNotDurable, headgate.NotApplied))
 	default:
 		// It may be stored, so its gas is spent.

@@ -81,6 +81,8 @@ type run struct {
 	// stands: where nothing is published that the broker could compare with,
 	// and where a twin would hold gas that a later item needs.
 	twinsFirst bool
+
+	order order // with InOrder
 }
 
 func (p *Perimeter) start(s *Submission) *run {
@@ -102,7 +104,7 @@ func (p *Perimeter) start(s *Submission) *run {
 func (r *run) judge(ctx context.Context) {
 	for i := range r.s.Items {
 		r.judgeOne(ctx, i)
-		if r.s.InOrder && r.entries[i].state == stateRefused && retryable(r.results[i].Err) {
+		if err := r.results[i].Err; r.s.InOrder && err != nil && retryable(err) && err.Code != headgate.CodeHeldBack {
 			r.stop(i + 1)
 			return
 		}
@@ -113,9 +115,7 @@ func (r *run) judge(ctx context.Context) {
 func (r *run) stop(from int) {
 	for i := from; i < len(r.s.Items); i++ {
 		r.results[i].Event = r.s.Items[i].Event
-		r.entries[i].state, r.entries[i].failure = stateRefused, true
-		r.results[i].Stage = StageStamp
-		r.results[i].Err = &headgate.Error{Code: headgate.CodeCanceled, Detail: "an item before it has to be repeated first", Outcome: headgate.NotApplied}
+		r.holdBack(i, heldBack())
 	}
 }
 
@@ -140,6 +140,10 @@ func (r *run) judgeOne(ctx context.Context, i int) {
 		return
 	}
 	if r.known(i) || r.twinsFirst && r.isTwin(i) {
+		return
+	}
+	if r.held(i) {
+		r.holdBack(i, heldBack())
 		return
 	}
 	if err := r.cause(ctx, i); err != nil {
@@ -232,6 +236,10 @@ func (r *run) isTwin(i int) bool {
 	e := r.results[i].Event
 	k, ok := r.passed[ident{e.Source, e.ID}]
 	if ok && r.entries[k].typ.Stream == en.typ.Stream {
+		if r.s.InOrder {
+			r.holdBack(i, heldBack())
+			return true
+		}
 		en.state, en.twin = stateTwin, k
 		return true
 	}
@@ -258,6 +266,7 @@ func (r *run) refuse(i int, stage Stage, err *headgate.Error) {
 	en.state = stateRefused
 	en.failure = isFailure(err)
 	res.Err, res.Stage = err, stage
+	r.lacks(i)
 	if e := res.Event; e != nil && err.Info().Outcome == headgate.NotApplied {
 		e.Header = headgate.Header{} // else the broker may hold this very event
 		r.unmend(i)

@@ -48,9 +48,19 @@ type Submission struct {
 	// AsOf is when the events were committed to the database that they come
 	// from: their tokens are judged as of then. Zero means now.
 	AsOf time.Time
-	// InOrder stops at the first item that cannot be admitted now but may be
-	// later (throttled, unavailable, over the rate): the items behind it are
-	// answered as canceled, so that repeating them keeps their order.
+	// InOrder keeps the order of each key: nothing of it is admitted behind an
+	// item that was refused, or is not stored for whatever reason. What stands
+	// there is answered as held_back, and leaves no trace: no gas, no rate, no
+	// record. The caller deals with the first one of each key (repeats it, or
+	// keeps it elsewhere) and hands in the others again. Where an item cannot
+	// be admitted now but may be later (throttled, unavailable, over the rate),
+	// judging ends with it: then all items behind it, of whatever key, are held
+	// back, but for those judged before. A second item of one id is held back
+	// too, until what became of the first is known. Only that an id is taken by
+	// another principal may come out once others of the key are stored.
+	//
+	// The order is that of keys over all streams of the submission. What is
+	// committed to the node outbox, under a fence, counts as stored.
 	InOrder bool
 	// Unrecorded leaves the refusals to the caller, who keeps them himself:
 	// Results say which there are, and no record is made here.

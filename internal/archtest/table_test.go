@@ -30,6 +30,7 @@ var table = []rule{
 	{pkg: "internal/servertest", role: "runs the real command for tests", imports: []string{"client"}},
 	{pkg: "internal/pgtest", role: "PostgreSQL servers for tests", vendors: []string{"github.com/jackc/pgx/v5"}},
 	{pkg: "internal/pgblock", role: "whose sessions keep a row of PostgreSQL", vendors: []string{"github.com/jackc/pgx/v5"}},
+	{pkg: "internal/relaytest", role: "rig and kill harness of the relays' tests", imports: []string{"*"}, vendors: []string{"github.com/nats-io/nats-server/v2"}},
 	{pkg: "internal/e2e", role: "tests of the real command"},
 
 	{pkg: "broker", role: "port: streams of events"},
@@ -122,4 +123,4 @@ var interfaces = map[string]string{
 }
 
 // mayImportTesting lists the packages for tests only.
-var mayImportTesting = []string{"internal/nodetest", "internal/pgtest", "internal/servertest", "broker/brokertest", "store/storetest", "internal/outside", "internal/powerloss"}
+var mayImportTesting = []string{"internal/nodetest", "internal/pgtest", "internal/relaytest", "internal/servertest", "broker/brokertest", "store/storetest", "internal/outside", "internal/powerloss"}

@@ -36,9 +36,9 @@ func TestTrap20ClockSkew(t *testing.T) {
 			if off != "1" && off != "-1" {
 				t.Fatalf("the clock is off by %s h", off)
 			}
-			orders := *r.who["headgate"]
+			orders := *r.Who["headgate"]
 			orders.Roots = headgate.RootRight{} // nothing but reactions
-			r.who["headgate"] = &orders
+			r.Who["headgate"] = &orders
 			fresh := r.token(0)
 			old := r.token(-90 * time.Minute) // it expired half an hour ago
 			first := r.run(func(c *relay.Config) { c.Name = "first" })
@@ -52,12 +52,12 @@ func TestTrap20ClockSkew(t *testing.T) {
 					must(t, err)
 				}
 			}
-			r.until("both rows are done", func() bool { return len(first.wait(t, 0))+len(second.wait(t, 0)) == 2 })
+			r.until("both rows are done", func() bool { return len(first.Wait(t, 0))+len(second.Wait(t, 0)) == 2 })
 			leader, standby := first, second
 			if second.Status().Leads {
 				leader, standby = second, first
 			}
-			rows := leader.wait(t, 2)
+			rows := leader.Wait(t, 2)
 			if rows[0].QID != "" || rows[1].QID == "" {
 				t.Errorf("with a living and with an expired token the rows ended as %+v and %+v", rows[0].Result.Err, rows[1].Result.Err)
 			}
@@ -69,10 +69,10 @@ func TestTrap20ClockSkew(t *testing.T) {
 			if e := pgtest.Exec(t, r.db, `SELECT epoch FROM headgate.relay_state`)[0][0]; e != "1" {
 				t.Errorf("the lead changed: epoch %s", e)
 			}
-			leader.stop()
+			leader.Stop()
 			r.exec(`SELECT set_config('headgate.cause', $1, false), headgate.emit('order.placed', '{"n":2}', 'k1')`, fresh)
-			standby.wait(t, 1)
-			r.verify(2)
+			standby.Wait(t, 1)
+			r.Verify(2)
 		})
 	}
 }
@@ -81,14 +81,14 @@ func TestTrap20ClockSkew(t *testing.T) {
 // by a node whose clock is off by so much.
 func (r *rig) token(off time.Duration) string {
 	r.t.Helper()
-	r.mints.Store(int64(off))
-	defer r.mints.Store(0)
+	r.Mints.Store(int64(off))
+	defer r.Mints.Store(0)
 	parent := &headgate.Event{ID: "parent" + off.String(), Source: "/s", Type: "order.placed"}
-	res, err := r.causal.Reserve(context.Background(), causal.Request{
+	res, err := r.Causal.Reserve(context.Background(), causal.Request{
 		Principal: &headgate.Principal{Name: "root", Kind: headgate.KindHuman, Roots: headgate.RootRight{Allowed: true}}, Type: parent.Type, EventID: parent.ID,
 	})
 	must(r.t, err)
 	res.Commit()
 	parent.Header = res.Header
-	return r.causal.Mint(causal.Delivered{Event: parent, Stream: "events", Subscription: "s", Principal: "orders", Attempt: 1})
+	return r.Causal.Mint(causal.Delivered{Event: parent, Stream: "events", Subscription: "s", Principal: "orders", Attempt: 1})
 }

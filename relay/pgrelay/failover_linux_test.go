@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/headgate/headgate/broker/membroker"
 	"github.com/headgate/headgate/internal/pgtest"
 	"github.com/headgate/headgate/relay"
 	"github.com/headgate/headgate/relay/pgrelay"
@@ -22,8 +23,7 @@ func (r *rig) quiet() bool {
 func behind(t *testing.T, server *pgtest.Cluster) (*rig, *wire) {
 	t.Helper()
 	w, through := newWire(t, server.URL())
-	r := bareRig(t, through)
-	must(t, pgrelay.Install(context.Background(), r.db, pgrelay.InstallOptions{}))
+	r := newRigOn(t, through, membroker.New(membroker.Config{}))
 	return r, w
 }
 
@@ -47,8 +47,8 @@ func TestTrap32Failover(t *testing.T) {
 	r, w := behind(t, primary)
 	x := r.run(nil)
 	r.emit(1, 50)
-	x.wait(t, 50)
-	x.stop()
+	x.Wait(t, 50)
+	x.Stop()
 	primary.Stop()
 	standby := primary.Clone(false)
 	primary.Restart()
@@ -59,9 +59,9 @@ func TestTrap32Failover(t *testing.T) {
 	standby.Restart()
 	x = r.run(nil)
 	r.emit(51, 80)
-	x.wait(t, 30)
-	g := newGate(r.door) // the last rows are read by a relay that submits nothing
-	x.stop()
+	x.Wait(t, 30)
+	g := newGate(r.Door) // the last rows are read by a relay that submits nothing
+	x.Stop()
 	x = r.run(func(c *relay.Config) { c.Admit = g; c.Drain = 1 })
 	r.emit(81, 100)
 	<-g.entered
@@ -72,11 +72,11 @@ func TestTrap32Failover(t *testing.T) {
 	pgtest.Exec(t, standby.URL(), `SELECT pg_promote()`)
 	w.lead(t, standby)
 	g.lift()
-	r.until("all are stored, and the stream is back", func() bool { return len(r.stored()) >= 100 && r.quiet() })
+	r.until("all are stored, and the stream is back", func() bool { return len(r.Stored()) >= 100 && r.quiet() })
 	r.emit(101, 110)
-	r.until("the stream goes on", func() bool { return len(r.stored()) >= 110 })
-	r.verify(110)
-	x.stop()
+	r.until("the stream goes on", func() bool { return len(r.Stored()) >= 110 })
+	r.Verify(110)
+	x.Stop()
 }
 
 // The files of an old backup are put back: transaction numbers and positions of
@@ -87,16 +87,16 @@ func TestTrap33PositionsComeAgain(t *testing.T) {
 	r, w := behind(t, server)
 	x := r.run(nil)
 	r.emit(1, 10)
-	x.wait(t, 10)
-	x.stop()
+	x.Wait(t, 10)
+	x.Stop()
 	server.Stop()
 	backup := server.Clone(true)
 	server.Restart()
 	x = r.run(nil)
 	end := func() string { return pgtest.Exec(t, r.db, `SELECT pg_current_wal_insert_lsn()`)[0][0] }
 	r.emit(11, 40)
-	x.wait(t, 30)
-	x.stop()
+	x.Wait(t, 30)
+	x.Stop()
 	reached := end()
 	server.Stop()
 	backup.Restart()
@@ -106,9 +106,9 @@ func TestTrap33PositionsComeAgain(t *testing.T) {
 	}
 	x = r.run(nil)
 	r.emit(41, 70) // where 11 to 40 were
-	r.until("all are stored, and the stream is back", func() bool { return len(r.stored()) >= 70 && r.quiet() })
-	r.verify(70)
-	x.stop()
+	r.until("all are stored, and the stream is back", func() bool { return len(r.Stored()) >= 70 && r.quiet() })
+	r.Verify(70)
+	x.Stop()
 }
 
 // A pooler hands out no replication connections: it is told from a server, by

@@ -57,10 +57,10 @@ func TestForgedHeartbeatsProveNothing(t *testing.T) {
 			forge() // before there is a relay
 			x := r.run(nil)
 			r.emit(1, 10)
-			x.wait(t, 10)
+			x.Wait(t, 10)
 			forge() // while it reads
 			r.emit(11, 20)
-			x.wait(t, 20)
+			x.Wait(t, 20)
 			beat := state(`beat`)
 			r.until("heartbeats are proven", func() bool { return state(fmt.Sprintf(`proven_beat > %s`, beat)) == "t" })
 			if got := state(`proven_beat <= beat AND pg_snapshot_xmax(proven_snapshot) <= pg_snapshot_xmax(pg_current_snapshot())`); got != "t" {
@@ -69,7 +69,7 @@ func TestForgedHeartbeatsProveNothing(t *testing.T) {
 			if s := x.Status(); s.Sessions != 1 {
 				t.Errorf("%d sessions were needed", s.Sessions)
 			}
-			x.stop()
+			x.Stop()
 			r.emit(21, 30)
 			forge()
 			r.exec(`SELECT pg_drop_replication_slot($1)`, slot)
@@ -78,9 +78,9 @@ func TestForgedHeartbeatsProveNothing(t *testing.T) {
 			r.until("the repair ends", func() bool {
 				s, err := pgrelay.Inspect(context.Background(), r.db)
 				must(t, err)
-				return len(r.stored()) == 40 && s.Repair == "" && s.Active
+				return len(r.Stored()) == 40 && s.Repair == "" && s.Active
 			})
-			r.verify(40)
+			r.Verify(40)
 		})
 	}
 }
@@ -91,17 +91,17 @@ func TestProvenSnapshotOfTheFutureIsNone(t *testing.T) {
 	r := newRig(t, pgtest.URL(t))
 	x := r.run(nil)
 	r.emit(1, 10)
-	x.wait(t, 10)
-	x.stop()
+	x.Wait(t, 10)
+	x.Stop()
 	r.exec(`UPDATE headgate.relay_state SET proven_snapshot = '1:99999999:', proven_beat = 9223372036854775807`)
 	r.exec(`SELECT pg_drop_replication_slot(slot) FROM headgate.installation`)
 	r.emit(11, 20)
 	r.run(nil)
-	r.until("all are stored", func() bool { return len(r.stored()) == 20 })
+	r.until("all are stored", func() bool { return len(r.Stored()) == 20 })
 	r.until("the number is the relay's again", func() bool {
 		return pgtest.Exec(t, r.db, `SELECT proven_beat <= beat FROM headgate.relay_state`)[0][0] == "t"
 	})
-	r.verify(20)
+	r.Verify(20)
 }
 
 // The right to write messages may be taken from everybody but the relay.
@@ -122,13 +122,13 @@ func TestRelayRunsWhereNobodyElseWritesMessages(t *testing.T) {
 	if _, err := r.stranger().Exec(ctx, `SELECT pg_logical_emit_message(true, 'headgate.beat', 'x')`).ReadAll(); err == nil {
 		t.Error("a stranger writes messages")
 	}
-	src, err := pgrelay.New(pgrelay.Config{URL: strings.Replace(r.db, cfg.User+"@", role+"@", 1), Beat: 500 * time.Millisecond, Log: r.log()})
+	src, err := pgrelay.New(pgrelay.Config{URL: strings.Replace(r.db, cfg.User+"@", role+"@", 1), Beat: 500 * time.Millisecond, Log: r.Log()})
 	must(t, err)
 	x := r.run(func(c *relay.Config) { c.Source = src })
 	r.emit(1, 10)
-	x.wait(t, 10)
+	x.Wait(t, 10)
 	r.until("heartbeats are proven", func() bool {
 		return pgtest.Exec(t, r.db, `SELECT proven_beat > 1 FROM headgate.relay_state`)[0][0] == "t"
 	})
-	x.stop()
+	x.Stop()
 }

@@ -48,8 +48,7 @@ func TestLargeRowsInFlatMemory(t *testing.T) {
 			}
 			door := shutCount{open: make(chan struct{})}
 			var wrong atomic.Int64
-			src, err := pgrelay.New(pgrelay.Config{URL: r.db, Beat: 5 * time.Second, Log: r.log()})
-			must(t, err)
+			src := r.sourceOf(pgrelay.Config{Beat: 5 * time.Second})
 			x := r.run(func(c *relay.Config) {
 				c.Admit, c.Source = door, src
 				c.Done = func(d relay.Done) {
@@ -76,7 +75,7 @@ func TestLargeRowsInFlatMemory(t *testing.T) {
 			if s := x.Status(); s.Sessions != 1 {
 				t.Errorf("%d sessions were needed", s.Sessions)
 			}
-			x.stop()
+			x.Stop()
 		})
 	}
 }

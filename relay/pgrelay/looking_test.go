@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/broker/membroker"
 	"github.com/headgate/headgate/internal/pgtest"
+	"github.com/headgate/headgate/internal/relaytest"
 	"github.com/headgate/headgate/relay"
 	"github.com/headgate/headgate/relay/pgrelay"
 )
@@ -26,7 +28,7 @@ func (r *rig) finding(url, what string) *pgrelay.Finding {
 
 func TestDoctorNamesAStuckRelay(t *testing.T) {
 	r := newRig(t, pgtest.URL(t))
-	g := newGate(r.door)
+	g := newGate(r.Door)
 	x := r.run(func(c *relay.Config) { c.Admit = g })
 	const stuck = "nothing is proven to be published since"
 	r.until("a heartbeat is proven", func() bool {
@@ -43,10 +45,10 @@ func TestDoctorNamesAStuckRelay(t *testing.T) {
 		return f != nil && f.Severity == "error" && strings.Contains(f.What, "3 row(s) wait, the first since")
 	})
 	g.lift()
-	x.wait(t, 3)
+	x.Wait(t, 3)
 	r.until("it goes on", func() bool { return r.finding(r.db, stuck) == nil })
 	// A relay that never proved anything is judged by the oldest row.
-	x.stop()
+	x.Stop()
 	r.exec(`UPDATE headgate.relay_state SET proven = NULL, proven_snapshot = NULL, renewed = clock_timestamp()`)
 	if f := r.finding(r.db, stuck); f != nil {
 		t.Errorf("rows that were just written are late: %+v", f)
@@ -60,7 +62,7 @@ func TestSlotOfAnotherDatabase(t *testing.T) {
 	ctx := context.Background()
 	theirs := newRig(t, pgtest.URL(t))
 	slot := pgtest.Exec(t, theirs.db, `SELECT slot FROM headgate.installation`)[0][0]
-	r := bareRig(t, database(t, pgtest.URL(t)))
+	r := &rig{Rig: relaytest.New(t, membroker.New(membroker.Config{})), t: t, db: database(t, pgtest.URL(t))}
 	err := pgrelay.Install(ctx, r.db, pgrelay.InstallOptions{Slot: slot})
 	if e := headgate.AsError(err); e == nil || e.Code != headgate.CodeConflict || !strings.Contains(e.Fix, "--slot") {
 		t.Fatalf("the name is taken: %v", err)
@@ -90,9 +92,9 @@ func TestSlotOfAnotherDatabase(t *testing.T) {
 
 	must(t, pgrelay.Install(ctx, r.db, pgrelay.InstallOptions{Slot: slot + "_b"}))
 	x := r.run(nil)
-	x.wait(t, 10)
-	r.verify(10)
-	x.stop()
+	x.Wait(t, 10)
+	r.Verify(10)
+	x.Stop()
 	if n := pgtest.Exec(t, theirs.db, `SELECT count(*) FROM pg_replication_slots WHERE slot_name = '`+slot+`' AND database = current_database()`)[0][0]; n != "1" {
 		t.Error("the other database lost its slot")
 	}

@@ -12,12 +12,11 @@ import (
 
 	"github.com/headgate/headgate/broker/natsbroker"
 	"github.com/headgate/headgate/internal/pgtest"
+	"github.com/headgate/headgate/internal/relaytest"
 	"github.com/headgate/headgate/relay"
 	"github.com/headgate/headgate/relay/pgrelay"
 	"github.com/jackc/pgx/v5"
 )
-
-func campaign() bool { return os.Getenv("HEADGATE_CAMPAIGN") == "1" }
 
 // outsideNATS is a driver on a server that other tests use too: its streams are
 // its own, by their prefix.
@@ -117,17 +116,15 @@ func (l *lags) p99(second int64) time.Duration {
 // order when the broker is back.
 func TestTrap13BrokerAway(t *testing.T) {
 	away, before, after, budget, beat := 12*time.Second, time.Second, 3*time.Second, int64(24<<20), time.Second
-	if campaign() {
+	if relaytest.Campaign() {
 		away, before, after, budget, beat = 10*time.Minute, 10*time.Second, time.Minute, 64<<20, 5*time.Second
 	}
 	t.Parallel() // it has a server of its own
 	server := pgtest.Start(t, "wal_level=logical", "min_wal_size=32MB", "max_wal_size=64MB")
 	w, through := newWire(t, natsURL(t))
 	br, _ := outsideNATS(t, through)
-	r := bareRigOn(t, server.URL(), br)
-	must(t, pgrelay.Install(context.Background(), r.db, pgrelay.InstallOptions{}))
-	src, err := pgrelay.New(pgrelay.Config{URL: r.db, Beat: beat, WALBudget: budget, Log: r.log()})
-	must(t, err)
+	r := newRigOn(t, server.URL(), br)
+	src := r.sourceOf(pgrelay.Config{Beat: beat, WALBudget: budget})
 	l := &lags{by: map[int64][]time.Duration{}}
 	var done atomic.Int64
 	x := r.run(func(c *relay.Config) {
@@ -168,6 +165,6 @@ func TestTrap13BrokerAway(t *testing.T) {
 	if limit := int(budget) + 16<<20; worst > limit {
 		t.Errorf("the slot held %d MiB of log, more than its budget", worst>>20)
 	}
-	r.verify(n)
-	x.stop()
+	r.Verify(n)
+	x.Stop()
 }

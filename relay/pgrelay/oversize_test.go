@@ -61,11 +61,11 @@ func TestWatchedKeysOfAnyCharacter(t *testing.T) {
 		r.exec(`INSERT INTO public.orders VALUES ($1)`, key)
 	}
 	for i, c := range r.changes(x, len(keys)) {
-		if i == 0 && c.Key["id"] == "plain" && x.wait(t, 1)[0].Row.Event.Subject == "" {
+		if i == 0 && c.Key["id"] == "plain" && x.Wait(t, 1)[0].Row.Event.Subject == "" {
 			t.Error("a plain key has no subject")
 		}
 	}
-	if n := len(r.kept()); n > 0 {
+	if n := len(r.Kept()); n > 0 {
 		t.Errorf("%d changes are in quarantine", n)
 	}
 	r.exec("CREATE TABLE public.\"a\nb\" (id int PRIMARY KEY)")
@@ -84,11 +84,11 @@ func TestOversizedRowStopsNobody(t *testing.T) {
 	r.exec(`INSERT INTO headgate.outbox (id, role, type, key, data) VALUES ('huge', session_user, 'order.placed', 'k1', convert_to(repeat('x', $1), 'UTF8'))`, size)
 	r.exec(`INSERT INTO headgate.outbox (id, role, type, key, cause) VALUES ('cause', session_user, 'order.placed', 'k2', repeat('x', 20000000))`)
 	r.emit(1, 20)
-	x.wait(t, 22)
-	r.verify(20)
+	x.Wait(t, 22)
+	r.Verify(20)
 	check := func() {
 		t.Helper()
-		kept := r.kept()
+		kept := r.Kept()
 		if len(kept) != 2 {
 			t.Fatalf("%d records are kept, want 2", len(kept))
 		}
@@ -107,13 +107,13 @@ func TestOversizedRowStopsNobody(t *testing.T) {
 		}
 	}
 	check()
-	x.stop()
+	x.Stop()
 	// Read from the table it is the same, and makes no second record.
 	r.exec(`UPDATE headgate.relay_state SET repair = 'a test', proven_snapshot = NULL`)
 	x = r.run(nil)
-	x.wait(t, 22)
+	x.Wait(t, 22)
 	check()
-	r.verify(20)
+	r.Verify(20)
 	// The rest of the row is nowhere else, so its partition stays.
 	r.until("all of it is proven", func() bool {
 		return pgtest.Exec(t, r.db, `SELECT NOT EXISTS (SELECT FROM headgate.outbox, headgate.relay_state WHERE NOT coalesce(pg_visible_in_snapshot(xid, proven_snapshot), false))`)[0][0] == "t"

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/pgtest"
+	"github.com/headgate/headgate/internal/relaytest"
 	"github.com/headgate/headgate/perimeter"
 	"github.com/headgate/headgate/relay"
 	"github.com/headgate/headgate/relay/pgrelay"
@@ -17,11 +18,10 @@ func TestTrap08HeartbeatsAloneHoldNoLog(t *testing.T) {
 	t.Parallel() // it has a server of its own
 	server := pgtest.Start(t, "wal_level=logical", "min_wal_size=32MB", "max_wal_size=32MB")
 	r := newRig(t, server.URL())
-	src, err := pgrelay.New(pgrelay.Config{URL: r.db, Beat: 100 * time.Millisecond, Log: r.log()})
-	must(t, err)
+	src := r.sourceOf(pgrelay.Config{Beat: 100 * time.Millisecond})
 	r.run(func(c *relay.Config) { c.Source = src })
 	beats := 60 // those of ten minutes
-	if campaign() {
+	if relaytest.Campaign() {
 		beats = 6000
 	}
 	var worst int
@@ -50,8 +50,7 @@ func TestTrap19StuckApplicationDoesNotCostTheLead(t *testing.T) {
 	t.Parallel() // it has a server of its own
 	server := pgtest.Start(t, "wal_level=logical", "max_connections=12", "superuser_reserved_connections=0")
 	r := newRig(t, server.URL())
-	src, err := pgrelay.New(pgrelay.Config{URL: r.db, Beat: 1500 * time.Millisecond, Log: r.log()})
-	must(t, err)
+	src := r.sourceOf(pgrelay.Config{Beat: 1500 * time.Millisecond})
 	c := r.connect()
 	ctx := context.Background()
 	tx, err := c.Begin(ctx)
@@ -67,8 +66,8 @@ func TestTrap19StuckApplicationDoesNotCostTheLead(t *testing.T) {
 	}
 	must(t, tx.Rollback(ctx))
 	r.emit(1, 10)
-	x.wait(t, 10)
-	r.verify(10)
+	x.Wait(t, 10)
+	r.Verify(10)
 }
 
 // slow is a perimeter that takes its time, and notes how much is asked of it at
@@ -97,11 +96,11 @@ func (s *slow) Admit(ctx context.Context, sub perimeter.Submission) []perimeter.
 // slowness is no error.
 func TestTrap30SlowBrokerIsNoError(t *testing.T) {
 	r := newRig(t, pgtest.URL(t))
-	s := &slow{Admitter: r.door}
+	s := &slow{Admitter: r.Door}
 	x := r.run(func(c *relay.Config) { c.Admit = s; c.InFlight = 8 })
 	r.emit(1, 400)
-	x.wait(t, 400)
-	r.verify(400)
+	x.Wait(t, 400)
+	r.Verify(400)
 	if s.most > 8 {
 		t.Errorf("%d rows were in flight, want at most 8", s.most)
 	}

@@ -39,7 +39,7 @@ func (l *logLines) with(text string) (n int) {
 // them of the same keys, but no others of the lane.
 func TestRateOfOneRoleDelaysNoOther(t *testing.T) {
 	r := newRig(t, pgtest.URL(t))
-	r.who["slow"] = &headgate.Principal{Name: "slow", Kind: headgate.KindSystem, Emit: []string{"order.*"}, Roots: headgate.RootRight{Allowed: true, Rate: 0.001, Burst: 1}}
+	r.Who["slow"] = &headgate.Principal{Name: "slow", Kind: headgate.KindSystem, Emit: []string{"order.*"}, Roots: headgate.RootRight{Allowed: true, Rate: 0.001, Burst: 1}}
 	var log logLines
 	x := r.run(func(c *relay.Config) {
 		c.Lanes, c.Drain, c.Log = 1, time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
@@ -48,7 +48,7 @@ func TestRateOfOneRoleDelaysNoOther(t *testing.T) {
 	r.until("the rate is used up", func() bool { return x.Status().Waiting[headgate.CodeRateLimited] == 19 })
 	r.exec(`SELECT headgate.emit('order.placed', '{"n":2000}', 'slow2')`) // behind slow rows of its key
 	r.emit(1, 50)
-	rows := x.wait(t, 51)
+	rows := x.Wait(t, 51)
 	for _, d := range rows[1:] {
 		if d.Row.Role == "slow" || d.Row.Event.Key == "slow2" {
 			t.Errorf("%s of role %s and key %s came out of its turn", d.Row.Event.ID, d.Row.Role, d.Row.Event.Key)

@@ -13,12 +13,12 @@ func TestEmitInSQLReachesTheBroker(t *testing.T) {
 	r := newRig(t, pgtest.URL(t))
 	x := r.run(nil)
 	r.exec(`SELECT headgate.emit('order.placed', '{"n":1}', 'k1', 'order 1')`)
-	d := x.wait(t, 1)[0]
+	d := x.Wait(t, 1)[0]
 	if d.Result.Err != nil || d.QID != "" {
 		t.Fatalf("the row ended as %+v", d.Result)
 	}
-	x.stop()
-	got := r.stored()
+	x.Stop()
+	got := r.Stored()
 	if len(got) != 1 || got[0].Event.Type != "order.placed" || got[0].Event.Key != "k1" || got[0].Event.Subject != "order 1" ||
 		string(got[0].Event.Data) != `{"n": 1}` || got[0].Event.Header.Principal != "orders" {
 		t.Fatalf("stored: %+v", got)
@@ -27,17 +27,17 @@ func TestEmitInSQLReachesTheBroker(t *testing.T) {
 
 func TestCauseCountsAsOfTheCommit(t *testing.T) {
 	r := newRig(t, pgtest.URL(t))
-	orders := *r.who["headgate"]
+	orders := *r.Who["headgate"]
 	orders.Roots = headgate.RootRight{}
-	r.who["headgate"] = &orders // nothing but reactions
+	r.Who["headgate"] = &orders // nothing but reactions
 	parent := &headgate.Event{ID: "parent", Source: "/s", Type: "order.placed"}
-	res, err := r.causal.Reserve(context.Background(), causal.Request{
+	res, err := r.Causal.Reserve(context.Background(), causal.Request{
 		Principal: &headgate.Principal{Name: "root", Kind: headgate.KindHuman, Roots: headgate.RootRight{Allowed: true}}, Type: "order.placed", EventID: "parent",
 	})
 	must(t, err)
 	res.Commit()
 	parent.Header = res.Header
-	token := r.causal.Mint(causal.Delivered{Event: parent, Stream: "events", Subscription: "s", Principal: "orders", Attempt: 1})
+	token := r.Causal.Mint(causal.Delivered{Event: parent, Stream: "events", Subscription: "s", Principal: "orders", Attempt: 1})
 	c := r.connect()
 	for _, sql := range []string{
 		`BEGIN`, `SELECT headgate.set_cause('` + token + `')`, `SELECT headgate.emit('order.placed', '{"n":1}', 'k1')`, `COMMIT`,
@@ -47,9 +47,9 @@ func TestCauseCountsAsOfTheCommit(t *testing.T) {
 		must(t, err)
 	}
 	x := r.run(nil)
-	rows := x.wait(t, 2)
-	r.verify(1)
-	e := r.stored()[0].Event
+	rows := x.Wait(t, 2)
+	r.Verify(1)
+	e := r.Stored()[0].Event
 	if e.Header.RootID != "parent" || e.Header.Hop != 1 {
 		t.Errorf("the header is %+v", e.Header)
 	}
@@ -60,15 +60,15 @@ func TestCauseCountsAsOfTheCommit(t *testing.T) {
 
 func TestUnknownRoleIsKept(t *testing.T) {
 	r := newRig(t, pgtest.URL(t))
-	delete(r.who, "headgate")
+	delete(r.Who, "headgate")
 	x := r.run(nil)
 	r.emit(1, 3)
-	for _, d := range x.wait(t, 3) {
+	for _, d := range x.Wait(t, 3) {
 		if d.QID == "" || d.Result.Err.Code != headgate.CodeForbidden {
 			t.Errorf("the row ended as %+v", d.Result)
 		}
 	}
-	if n := len(r.kept()); n != 3 {
+	if n := len(r.Kept()); n != 3 {
 		t.Errorf("%d records are kept", n)
 	}
 }
@@ -77,14 +77,14 @@ func TestUnknownRoleIsKept(t *testing.T) {
 // refused.
 func TestRateOfRootsSlowsDown(t *testing.T) {
 	r := newRig(t, pgtest.URL(t))
-	orders := *r.who["headgate"]
+	orders := *r.Who["headgate"]
 	orders.Roots = headgate.RootRight{Allowed: true, Rate: 40, Burst: 10}
-	r.who["headgate"] = &orders
+	r.Who["headgate"] = &orders
 	x := r.run(nil)
 	r.emit(1, 50)
-	x.wait(t, 50)
-	r.verify(50)
-	if kept := r.kept(); len(kept) != 0 {
+	x.Wait(t, 50)
+	r.Verify(50)
+	if kept := r.Kept(); len(kept) != 0 {
 		t.Errorf("%d rows were refused", len(kept))
 	}
 	if x.Status().Retried == 0 {

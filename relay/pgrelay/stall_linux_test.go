@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/pgtest"
+	"github.com/headgate/headgate/internal/relaytest"
 	"github.com/headgate/headgate/relay"
 	"github.com/headgate/headgate/relay/pgrelay"
 )
@@ -27,7 +28,7 @@ func TestTrap38SilentStall(t *testing.T) {
 	r := newRig(t, server.URL())
 	x := r.run(nil)
 	r.emit(1, 10)
-	x.wait(t, 10)
+	x.Wait(t, 10)
 	pid := pgtest.Exec(t, r.db, `SELECT active_pid FROM pg_replication_slots`)[0][0]
 	signal(t, pid, syscall.SIGSTOP)
 	defer func() { _ = syscall.Kill(atoi(pid), syscall.SIGCONT) }() // it may have ended
@@ -37,8 +38,8 @@ func TestTrap38SilentStall(t *testing.T) {
 		return !s.Leads && strings.Contains(s.Error, "the log stands still")
 	})
 	signal(t, pid, syscall.SIGCONT)
-	x.wait(t, 20)
-	r.verify(20)
+	x.Wait(t, 20)
+	r.Verify(20)
 }
 
 func atoi(s string) int {
@@ -54,27 +55,27 @@ func TestTrap18HalfOpenNetwork(t *testing.T) {
 	server := pgtest.Start(t, "wal_level=logical")
 	r := newRig(t, server.URL())
 	w, through := newWire(t, r.db)
-	src, err := pgrelay.New(pgrelay.Config{URL: through, Beat: 500 * time.Millisecond, Log: r.log()})
+	src, err := pgrelay.New(pgrelay.Config{URL: through, Beat: 500 * time.Millisecond, Log: r.Log()})
 	must(t, err)
 	first := r.run(func(c *relay.Config) { c.Source = src; c.Name = "first" })
 	r.emit(1, 10)
-	first.wait(t, 10)
+	first.Wait(t, 10)
 	second := r.run(func(c *relay.Config) { c.Name = "second" })
 	w.hush()
 	r.emit(11, 20)
-	r.until("the second relays", func() bool { return len(r.stored()) >= 20 })
-	r.verify(20)
-	if n := len(first.wait(t, 0)); n != 10 {
+	r.until("the second relays", func() bool { return len(r.Stored()) >= 20 })
+	r.Verify(20)
+	if n := len(first.Wait(t, 0)); n != 10 {
 		t.Errorf("the relay without a network did %d rows", n)
 	}
 	r.until("the first knows that it does not lead", func() bool { return !first.Status().Leads })
 	w.speak()
 	r.emit(21, 30)
-	r.until("the second goes on", func() bool { return len(r.stored()) >= 30 })
-	second.stop()
+	r.until("the second goes on", func() bool { return len(r.Stored()) >= 30 })
+	second.Stop()
 	r.emit(31, 40)
-	r.until("the first relays again", func() bool { return len(r.stored()) >= 40 })
-	r.verify(40)
+	r.until("the first relays again", func() bool { return len(r.Stored()) >= 40 })
+	r.Verify(40)
 }
 
 // A process that leads is stopped in the middle of its work, another takes over,
@@ -84,21 +85,20 @@ func TestTrap17StoppedProcess(t *testing.T) {
 	t.Parallel() // it has a server of its own
 	server := pgtest.Start(t, "wal_level=logical")
 	br, prefix := outsideNATS(t, natsURL(t))
-	r := bareRigOn(t, server.URL(), br)
-	must(t, pgrelay.Install(t.Context(), r.db, pgrelay.InstallOptions{}))
-	h := &killing{t: t, url: r.db, dir: t.TempDir(), nats: natsURL(t), prefix: prefix, kills: map[string]int{}}
-	h.startNode("")
-	t.Cleanup(func() { h.kill(h.node) })
+	r := newRigOn(t, server.URL(), br)
+	h := relaytest.NewKilling(t, relaytest.Target{Place: r.db})
+	h.NATS, h.Prefix = natsURL(t), prefix
+	h.StartNode("")
 	writing := r.write()
-	r.until("the process relays", func() bool { return len(r.stored()) > 100 })
-	must(t, h.node.Process.Signal(syscall.SIGSTOP))
+	r.until("the process relays", func() bool { return len(r.Stored()) > 100 })
+	h.Signal(syscall.SIGSTOP)
 	x := r.run(nil)
-	x.wait(t, 200)
-	must(t, h.node.Process.Signal(syscall.SIGCONT))
-	x.wait(t, 600)
+	x.Wait(t, 200)
+	h.Signal(syscall.SIGCONT)
+	x.Wait(t, 600)
 	n := writing.end()
-	r.until("all are stored", func() bool { return len(r.stored()) >= n })
-	r.verify(n)
+	r.until("all are stored", func() bool { return len(r.Stored()) >= n })
+	r.Verify(n)
 	if e := pgtest.Exec(t, r.db, `SELECT epoch FROM headgate.relay_state`)[0][0]; e != "2" {
 		t.Errorf("the epoch is %s, want 2: one take-over", e)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -15,66 +14,17 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/broker/membroker"
 	"github.com/headgate/headgate/internal/pgtest"
+	"github.com/headgate/headgate/internal/relaytest"
 	"github.com/headgate/headgate/perimeter"
 	"github.com/headgate/headgate/quarantine"
 	"github.com/headgate/headgate/relay"
 	"github.com/headgate/headgate/relay/pgrelay"
-	"github.com/headgate/headgate/store"
 )
 
 // emit writes the events from..to in one transaction, over seven keys.
 func (r *rig) emit(from, to int) {
 	r.t.Helper()
 	r.exec(`SELECT headgate.emit('order.placed', jsonb_build_object('n', i), 'k' || i % 7) FROM generate_series($1::int, $2::int) i`, from, to)
-}
-
-// verify fails unless exactly the events 1..n are stored, each once, those of
-// each key in order.
-func (r *rig) verify(n int) {
-	r.t.Helper()
-	last := map[string]int{}
-	seen := map[int]bool{}
-	for _, s := range r.stored() {
-		var d struct{ N int }
-		if err := json.Unmarshal(s.Event.Data, &d); err != nil {
-			r.t.Fatal(err)
-		}
-		if seen[d.N] {
-			r.t.Errorf("event %d is stored twice, again at %s", d.N, s.Position)
-		}
-		seen[d.N] = true
-		if d.N < last[s.Event.Key] {
-			r.t.Errorf("event %d of key %s is stored after %d", d.N, s.Event.Key, last[s.Event.Key])
-		}
-		last[s.Event.Key] = d.N
-	}
-	for i := 1; i <= n; i++ {
-		if !seen[i] {
-			r.t.Errorf("event %d is missing", i)
-		}
-	}
-	if len(seen) != n {
-		r.t.Errorf("%d events are stored, want %d", len(seen), n)
-	}
-}
-
-// kept returns the quarantine's records with their bodies, newest first.
-func (r *rig) kept() []store.QuarantineRecord {
-	r.t.Helper()
-	var all []store.QuarantineRecord
-	must(r.t, r.store.View(context.Background(), func(ctx context.Context, tx *store.Tx) error {
-		var err error
-		if all, err = tx.Quarantine.List(ctx, store.QuarantineFilter{Limit: 1000}); err != nil {
-			return err
-		}
-		for i := range all {
-			if all[i], err = tx.Quarantine.Get(ctx, all[i].QID); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
-	return all
 }
 
 func (r *rig) slot() (confirmed string, held int) {
@@ -88,51 +38,8 @@ func (r *rig) slot() (confirmed string, held int) {
 	return rows[0][0], held
 }
 
-// until waits until a condition holds.
-func (r *rig) until(what string, ok func() bool) {
-	r.t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	within := time.Minute
-	if campaign() {
-		within = 20 * time.Minute
-	}
-	for deadline := time.Now().Add(within); !ok(); <-tick.C {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("in vain: %s", what)
-		}
-	}
-}
-
-// faulty changes sessions of a source.
-type faulty struct {
-	relay.Source
-	wrap func(relay.Session) relay.Session
-}
-
-func (f faulty) Open(ctx context.Context) (relay.Session, error) {
-	s, err := f.Source.Open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return f.wrap(s), nil
-}
-
-// mute never confirms, and ends without handing over: as if the process died
-// after the broker's acknowledgement.
-type mute struct{ relay.Session }
-
-func (mute) Confirm(relay.Position) {}
-
-func (m mute) Close(context.Context) error {
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	_ = m.Session.Close(ended) // the handover fails, which is the point
-	return nil
-}
-
 func (r *rig) mute(c *relay.Config) {
-	c.Source = faulty{r.source(), func(s relay.Session) relay.Session { return mute{s} }}
+	c.Source = relaytest.Mute(r.source())
 }
 
 // gate is a perimeter that can be shut.
@@ -167,46 +74,6 @@ func (r *rig) noise(megabytes int) {
 	}
 }
 
-func TestTrap02KilledBetweenAckAndConfirm(t *testing.T) {
-	r := newRig(t, pgtest.URL(t))
-	r.emit(1, 2000)
-	x := r.run(r.mute)
-	x.wait(t, 2000)
-	x.stop()
-	x = r.run(nil)
-	for _, d := range x.wait(t, 2000) {
-		if !d.Result.Duplicate {
-			t.Fatalf("event %s was stored again", d.Row.Event.ID)
-		}
-	}
-	r.verify(2000)
-}
-
-func TestTrap05KeepaliveWhileInFlight(t *testing.T) {
-	r := newRig(t, pgtest.URL(t))
-	g := newGate(r.door)
-	x := r.run(func(c *relay.Config) { c.Admit = g; c.Drain = time.Millisecond })
-	r.emit(1, 1)
-	<-g.entered
-	beats := func() string { return pgtest.Exec(t, r.db, `SELECT beat FROM headgate.relay_state`)[0][0] }
-	beat := func() {
-		first := beats()
-		r.until("heartbeats go on", func() bool { return beats() > first })
-	}
-	beat() // what stood before the event is confirmed by then
-	beat()
-	before, _ := r.slot()
-	r.noise(5)
-	beat() // the server has told of the later log when a heartbeat came by
-	if after, _ := r.slot(); after != before {
-		t.Errorf("the slot moved from %s to %s while the event was in flight", before, after)
-	}
-	x.stop()
-	x = r.run(nil)
-	x.wait(t, 1)
-	r.verify(1)
-}
-
 func TestTrap06KeepalivePastAnOpenTransaction(t *testing.T) {
 	r := newRig(t, pgtest.URL(t))
 	x := r.run(nil)
@@ -219,11 +86,11 @@ func TestTrap06KeepalivePastAnOpenTransaction(t *testing.T) {
 	r.noise(2)
 	confirmed, _ := r.slot()
 	r.until("the position passes the open transaction", func() bool { now, _ := r.slot(); return now != confirmed })
-	x.stop()
+	x.Stop()
 	must(t, tx.Commit(ctx))
 	x = r.run(nil)
-	x.wait(t, 1)
-	r.verify(1)
+	x.Wait(t, 1)
+	r.Verify(1)
 }
 
 func TestTrap07IdlePublicationHoldsNoLog(t *testing.T) {
@@ -249,7 +116,7 @@ func TestTrap09RowsThatShareOnePosition(t *testing.T) {
 	must(t, err)
 	// The first relay ends in the middle of the transaction.
 	var n atomic.Int64
-	var x *running
+	var x *relaytest.Running
 	half := make(chan struct{})
 	x = r.run(func(c *relay.Config) {
 		r.mute(c)
@@ -263,11 +130,11 @@ func TestTrap09RowsThatShareOnePosition(t *testing.T) {
 		}
 	})
 	<-half
-	x.stop()
-	first := len(x.wait(t, 1777))
+	x.Stop()
+	first := len(x.Wait(t, 1777))
 	x = r.run(nil)
-	x.wait(t, 5000)
-	got := r.stored()
+	x.Wait(t, 5000)
+	got := r.Stored()
 	if len(got) != 5000 {
 		t.Errorf("%d events are stored; the first relay had done %d", len(got), first)
 	}
@@ -313,21 +180,21 @@ func TestTrap10InterleavedTransactionsAtRestart(t *testing.T) {
 	c()
 	must(t, txs[1].Commit(ctx))
 	x := r.run(nil)
-	x.wait(t, 1)
-	x.stop()
+	x.Wait(t, 1)
+	x.Stop()
 	must(t, txs[0].Commit(ctx))
 	x = r.run(r.mute)
-	x.wait(t, 1)
-	x.stop()
+	x.Wait(t, 1)
+	x.Stop()
 	must(t, txs[2].Commit(ctx))
 	x = r.run(nil)
-	x.wait(t, 2)
-	r.verify(3)
+	x.Wait(t, 2)
+	r.Verify(3)
 }
 
 func TestTrap11LargeTransactionInFlatMemory(t *testing.T) {
 	rows := 100_000
-	if os.Getenv("HEADGATE_CAMPAIGN") == "1" {
+	if relaytest.Campaign() {
 		rows = 1_000_000
 	}
 	r := newRig(t, pgtest.URL(t))
@@ -336,8 +203,7 @@ func TestTrap11LargeTransactionInFlatMemory(t *testing.T) {
 	must(t, err)
 	var done, worst atomic.Int64
 	admit := countOnly{}
-	src, err := pgrelay.New(pgrelay.Config{URL: r.db, Beat: 5 * time.Second, Log: r.log()})
-	must(t, err)
+	src := r.sourceOf(pgrelay.Config{Beat: 5 * time.Second})
 	x := r.run(func(cfg *relay.Config) {
 		cfg.Admit, cfg.Source = admit, src
 		cfg.Done = func(relay.Done) {
@@ -354,7 +220,7 @@ func TestTrap11LargeTransactionInFlatMemory(t *testing.T) {
 	if w := worst.Load(); w > 64<<20 {
 		t.Errorf("the heap grew to %d MiB", w>>20)
 	}
-	x.stop()
+	x.Stop()
 }
 
 // countOnly admits everything and keeps nothing.
@@ -368,7 +234,7 @@ func TestTrap12SlowSinkKeepsTheSession(t *testing.T) {
 	t.Parallel() // it has a server of its own
 	server := pgtest.Start(t, "wal_level=logical", "wal_sender_timeout=1s")
 	r := newRig(t, server.URL())
-	g := newGate(r.door)
+	g := newGate(r.Door)
 	x := r.run(func(c *relay.Config) { c.Admit = g; c.InFlight = 4 })
 	r.emit(1, 5000)
 	<-g.entered
@@ -384,8 +250,8 @@ func TestTrap12SlowSinkKeepsTheSession(t *testing.T) {
 		t.Errorf("the session was opened anew: epoch %d", n)
 	}
 	g.lift()
-	x.wait(t, 5000)
-	r.verify(5000)
+	x.Wait(t, 5000)
+	r.Verify(5000)
 }
 
 func TestTrap15SlotInvalidated(t *testing.T) {
@@ -394,8 +260,8 @@ func TestTrap15SlotInvalidated(t *testing.T) {
 	r := newRig(t, server.URL())
 	x := r.run(nil)
 	r.emit(1, 10)
-	x.wait(t, 10)
-	x.stop()
+	x.Wait(t, 10)
+	x.Stop()
 	r.emit(11, 50)
 	for i := 0; ; i++ {
 		r.noise(8)
@@ -410,16 +276,16 @@ func TestTrap15SlotInvalidated(t *testing.T) {
 	}
 	r.emit(51, 60)
 	x = r.run(nil)
-	r.until("all are stored", func() bool { return len(r.stored()) == 60 })
-	r.verify(60)
+	r.until("all are stored", func() bool { return len(r.Stored()) == 60 })
+	r.Verify(60)
 	r.until("the repair ended", func() bool {
 		s, err := pgrelay.Inspect(context.Background(), r.db)
 		must(t, err)
 		return s.Repair == "" && s.SlotStatus == "reserved"
 	})
 	r.emit(61, 61)
-	r.until("the stream goes on", func() bool { return len(r.stored()) == 61 })
-	x.stop()
+	r.until("the stream goes on", func() bool { return len(r.Stored()) == 61 })
+	x.Stop()
 }
 
 func TestTrap16SlotDroppedOrMadeAnew(t *testing.T) {
@@ -428,8 +294,8 @@ func TestTrap16SlotDroppedOrMadeAnew(t *testing.T) {
 			r := newRig(t, pgtest.URL(t))
 			x := r.run(nil)
 			r.emit(1, 10)
-			x.wait(t, 10)
-			x.stop()
+			x.Wait(t, 10)
+			x.Stop()
 			r.emit(11, 20)
 			slot := pgtest.Exec(t, r.db, `SELECT slot FROM headgate.installation`)[0][0]
 			r.exec(`SELECT pg_drop_replication_slot($1)`, slot)
@@ -438,18 +304,17 @@ func TestTrap16SlotDroppedOrMadeAnew(t *testing.T) {
 			}
 			r.emit(21, 30)
 			r.run(nil)
-			r.until("all are stored", func() bool { return len(r.stored()) == 30 })
-			r.verify(30)
+			r.until("all are stored", func() bool { return len(r.Stored()) == 30 })
+			r.Verify(30)
 		})
 	}
 }
 
 func TestTrap14ReliefValve(t *testing.T) {
 	r := newRig(t, pgtest.URL(t))
-	g := newGate(r.door)
+	g := newGate(r.Door)
 	r.emit(1, 5)
-	src, err := pgrelay.New(pgrelay.Config{URL: r.db, Beat: 300 * time.Millisecond, WALBudget: 20 << 20, Log: r.log()})
-	must(t, err)
+	src := r.sourceOf(pgrelay.Config{Beat: 300 * time.Millisecond, WALBudget: 20 << 20})
 	x := r.run(func(c *relay.Config) { c.Source = src; c.Admit = g })
 	r.noise(40)
 	r.until("the slot lets the log go while the broker is away", func() bool {
@@ -459,63 +324,62 @@ func TestTrap14ReliefValve(t *testing.T) {
 	})
 	r.emit(6, 10)
 	g.lift()
-	r.until("all are stored", func() bool { return len(r.stored()) == 10 })
-	r.verify(10)
+	r.until("all are stored", func() bool { return len(r.Stored()) == 10 })
+	r.Verify(10)
 	r.until("the stream is back", func() bool {
 		s, err := pgrelay.Inspect(context.Background(), r.db)
 		must(t, err)
 		return s.Repair == "" && s.Active
 	})
-	x.stop()
+	x.Stop()
 }
 
 func TestTrap17OneRelayLeads(t *testing.T) {
 	r := newRig(t, pgtest.URL(t))
 	first := r.run(nil)
 	r.emit(1, 5)
-	first.wait(t, 5)
+	first.Wait(t, 5)
 	second := r.run(nil)
 	r.emit(6, 10)
-	first.wait(t, 10)
+	first.Wait(t, 10)
 	if second.Status().Leads {
 		t.Error("two relays lead")
 	}
-	first.stop()
+	first.Stop()
 	r.emit(11, 15)
-	second.wait(t, 5)
-	r.verify(15)
+	second.Wait(t, 5)
+	r.Verify(15)
 }
 
 func TestTrap17SupersededEpochSubmitsNothing(t *testing.T) {
 	r := newRig(t, pgtest.URL(t))
 	x := r.run(nil)
 	r.emit(1, 5)
-	x.wait(t, 5)
+	x.Wait(t, 5)
 	r.exec(`UPDATE headgate.relay_state SET epoch = epoch + 1`)
 	r.until("the session ends and leads again by a higher epoch", func() bool {
 		return pgtest.Exec(t, r.db, `SELECT epoch FROM headgate.relay_state`)[0][0] == "3" && x.Status().Leads
 	})
 	r.emit(6, 10)
-	r.until("all are stored", func() bool { return len(r.stored()) >= 10 })
-	r.verify(10)
+	r.until("all are stored", func() bool { return len(r.Stored()) >= 10 })
+	r.Verify(10)
 }
 
 // A leader that was stopped, and goes on when others may lead, must not submit.
 func TestTrap17StoppedLeaderSubmitsNothing(t *testing.T) {
 	r := newRig(t, pgtest.URL(t))
 	var ahead atomic.Int64
-	src, err := pgrelay.New(pgrelay.Config{URL: r.db, Beat: 5 * time.Second, Log: r.log(), Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
-	must(t, err)
+	src := r.sourceOf(pgrelay.Config{Beat: 5 * time.Second, Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
 	x := r.run(func(c *relay.Config) { c.Source = src })
 	r.emit(1, 5)
-	x.wait(t, 5)
+	x.Wait(t, 5)
 	ahead.Store(int64(time.Hour)) // the process was stopped for an hour
 	r.emit(6, 10)
-	r.until("all are stored", func() bool { return len(r.stored()) >= 10 })
+	r.until("all are stored", func() bool { return len(r.Stored()) >= 10 })
 	if e := pgtest.Exec(t, r.db, `SELECT epoch FROM headgate.relay_state`)[0][0]; e != "2" {
 		t.Errorf("the rows went out under epoch %s; the lead had to be taken anew", e)
 	}
-	r.verify(10)
+	r.Verify(10)
 }
 
 // A leader whose host vanished holds the lock until the server notices; the
@@ -531,11 +395,11 @@ func TestTrap18VanishedLeaderIsEnded(t *testing.T) {
 	_, err = gone.Exec(ctx, `UPDATE headgate.relay_state SET epoch = 1, renewed = clock_timestamp() + interval '1 second'`)
 	must(t, err)
 	x := r.run(nil)
-	x.wait(t, 3)
+	x.Wait(t, 3)
 	if err := gone.Ping(ctx); err == nil {
 		t.Error("two sessions hold the lock")
 	}
-	r.verify(3)
+	r.Verify(3)
 }
 
 func TestTrap21IDReuse(t *testing.T) {
@@ -544,15 +408,15 @@ func TestTrap21IDReuse(t *testing.T) {
 	for _, n := range []int{1, 1, 2} { // the same twice, then another under the same id
 		r.exec(`SELECT headgate.emit_event('one', 'order.placed', '/s', NULL, 'k1', NULL, convert_to($1, 'UTF8'))`, fmt.Sprintf(`{"n":%d}`, n))
 	}
-	rows := x.wait(t, 3)
+	rows := x.Wait(t, 3)
 	if !rows[1].Result.Duplicate || rows[1].QID != "" {
 		t.Errorf("the repetition ended as %+v", rows[1].Result)
 	}
 	if rows[2].QID == "" || rows[2].Result.Err.Code != headgate.CodeConflict {
 		t.Errorf("the reuse ended as %+v", rows[2].Result)
 	}
-	r.verify(1)
-	if kept := r.kept(); len(kept) != 1 || string(kept[0].Body) != `{"n":2}` {
+	r.Verify(1)
+	if kept := r.Kept(); len(kept) != 1 || string(kept[0].Body) != `{"n":2}` {
 		t.Errorf("kept: %+v", kept)
 	}
 }
@@ -564,9 +428,9 @@ func TestTrap22RowsByRawSQL(t *testing.T) {
 	r.exec(`INSERT INTO headgate.outbox (id, role, type, attributes, data) VALUES ('a', 'headgate', 'order.placed', '[1]', '{"n":2}')`)
 	r.exec(`INSERT INTO headgate.outbox (id, role, type, data) VALUES ('b', 'headgate', 'Order Placed', '{"n":3}')`)
 	r.emit(1, 1)
-	x.wait(t, 4)
-	r.verify(1)
-	if kept := r.kept(); len(kept) != 3 {
+	x.Wait(t, 4)
+	r.Verify(1)
+	if kept := r.Kept(); len(kept) != 3 {
 		t.Errorf("%d records are kept, want 3", len(kept))
 	}
 }
@@ -596,8 +460,8 @@ func TestTrap23DDLInMidStream(t *testing.T) {
 	r.emit(5, 5)
 	r.exec(`DROP TABLE headgate.outbox_19990101`)
 	r.emit(6, 6)
-	x.wait(t, 6)
-	r.verify(6)
+	x.Wait(t, 6)
+	r.Verify(6)
 	if e := pgtest.Exec(t, r.db, `SELECT epoch FROM headgate.relay_state`)[0][0]; e != "1" {
 		t.Errorf("the session was opened anew: epoch %s", e)
 	}
@@ -613,8 +477,8 @@ func TestTrap24RowsGoneBeforeTheyAreRead(t *testing.T) {
 	r.emit(7, 8)
 	r.exec(`DROP TABLE ` + name)
 	x := r.run(nil)
-	x.wait(t, 8)
-	r.verify(8)
+	x.Wait(t, 8)
+	r.Verify(8)
 }
 
 func TestTrap25PartitionsWaitForTheProof(t *testing.T) {
@@ -626,12 +490,12 @@ func TestTrap25PartitionsWaitForTheProof(t *testing.T) {
 		t.Fatal("a row that nobody has published was dropped")
 	}
 	x := r.run(nil)
-	x.wait(t, 1)
+	x.Wait(t, 1)
 	r.until("the published partition is dropped", func() bool {
 		r.exec(`SELECT headgate.maintain('1 day')`)
 		return pgtest.Exec(t, r.db, `SELECT count(*) FROM headgate.outbox`)[0][0] == "0"
 	})
-	r.verify(1)
+	r.Verify(1)
 }
 
 func TestTrap26OnlyCommittedRows(t *testing.T) {
@@ -651,14 +515,14 @@ func TestTrap26OnlyCommittedRows(t *testing.T) {
 		_, err := c.Exec(ctx, sql)
 		must(t, err)
 	}
-	x.wait(t, 3)
-	if got := len(r.stored()); got != 3 {
+	x.Wait(t, 3)
+	if got := len(r.Stored()); got != 3 {
 		t.Errorf("%d events are stored before COMMIT PREPARED, want 3", got)
 	}
 	_, err := c.Exec(ctx, `COMMIT PREPARED 'p'`)
 	must(t, err)
-	x.wait(t, 4)
-	r.verify(4)
+	x.Wait(t, 4)
+	r.Verify(4)
 }
 
 func TestTrap27PoisonIsKeptWholeAndPassed(t *testing.T) {
@@ -670,9 +534,9 @@ func TestTrap27PoisonIsKeptWholeAndPassed(t *testing.T) {
 	r.exec(`SELECT headgate.emit('order.unheard', '{"n":1}', 'k1')`)
 	r.exec(`SELECT headgate.emit('order.placed', '{"n":"one"}', 'k1')`)
 	r.emit(1, 3)
-	x.wait(t, 7)
-	r.verify(3)
-	kept := r.kept()
+	x.Wait(t, 7)
+	r.Verify(3)
+	kept := r.Kept()
 	if len(kept) != 4 {
 		t.Fatalf("%d records are kept, want 4", len(kept))
 	}
@@ -685,11 +549,11 @@ func TestTrap27PoisonIsKeptWholeAndPassed(t *testing.T) {
 		}
 	}
 	// The same rows again make no second record.
-	x.stop()
+	x.Stop()
 	r.exec(`UPDATE headgate.relay_state SET repair = 'a test', proven_snapshot = NULL`)
 	x = r.run(nil)
-	x.wait(t, 7)
-	if again := r.kept(); len(again) != 4 {
+	x.Wait(t, 7)
+	if again := r.Kept(); len(again) != 4 {
 		t.Errorf("%d records are kept after the rows came again", len(again))
 	}
 }
@@ -712,32 +576,32 @@ func (s *shut) Keep(ctx context.Context, rs []quarantine.Refusal, at []time.Time
 // What cannot be kept stays, and its key behind it; other keys go on.
 func TestTrap28QuarantineDownBlocksItsLane(t *testing.T) {
 	r := newRig(t, pgtest.URL(t))
-	q := &shut{Keeper: r.quarantine}
+	q := &shut{Keeper: r.Quarantine}
 	q.broken.Store(true)
 	x := r.run(func(c *relay.Config) { c.Keep = q })
 	r.exec(`SELECT headgate.emit('order.placed', '{"n":"bad"}', 'k1')`)
 	behind := pgtest.Exec(t, r.db, `SELECT pg_current_wal_insert_lsn()`)[0][0]
 	r.emit(1, 14) // over seven keys
-	x.wait(t, 12)
+	x.Wait(t, 12)
 	tried := q.tried.Load()
 	r.until("it is tried again and again", func() bool { return q.tried.Load() > tried+3 })
-	for _, d := range x.wait(t, 12) {
+	for _, d := range x.Wait(t, 12) {
 		if d.Row.Event.Key == "k1" {
 			t.Errorf("row %d is done before what its key waits for", d.Row.Seq)
 		}
 	}
-	if got := len(r.stored()); got != 12 {
+	if got := len(r.Stored()); got != 12 {
 		t.Errorf("%d events are stored, want those of six keys", got)
 	}
 	if past := pgtest.Exec(t, r.db, `SELECT confirmed_flush_lsn >= '`+behind+`' FROM pg_replication_slots WHERE database = current_database()`)[0][0]; past != "f" {
 		t.Error("the row is confirmed and kept nowhere")
 	}
 	q.broken.Store(false)
-	x.wait(t, 15)
-	if len(r.kept()) != 1 {
+	x.Wait(t, 15)
+	if len(r.Kept()) != 1 {
 		t.Error("the row is lost")
 	}
-	r.verify(14)
+	r.Verify(14)
 }
 
 func TestTrap31DoctorNamesWhatIsWrong(t *testing.T) {
@@ -755,45 +619,17 @@ func TestTrap31DoctorNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestTrap37GracefulStopRepeatsNothing(t *testing.T) {
-	r := newRig(t, pgtest.URL(t))
-	n := 0
-	var stored, duplicates uint64
-	for range 10 {
-		x := r.run(nil)
-		for range 5 {
-			r.emit(n+1, n+20)
-			n += 20
-		}
-		x.wait(t, 1)
-		x.stop()
-		s := x.Status()
-		stored += s.Stored
-		duplicates += s.Duplicate
-	}
-	x := r.run(nil)
-	r.until("all are stored", func() bool { return len(r.stored()) == n })
-	x.stop()
-	if d := duplicates + x.Status().Duplicate; d != 0 {
-		t.Errorf("%d rows were submitted twice", d)
-	}
-	if e := pgtest.Exec(t, r.db, `SELECT coalesce(repair, '') FROM headgate.relay_state`)[0][0]; e != "" {
-		t.Errorf("a repair is due: %s", e)
-	}
-	r.verify(n)
-}
-
 // A broker that throttles, loses answers and stores without saying so changes
 // neither the order of a key nor the number of events.
 func TestTrap29OrderWhenPublishesFail(t *testing.T) {
-	r := bareRigWith(t, database(t, pgtest.URL(t)), membroker.Config{Faults: &membroker.Faults{Seed: 3, Throttle: 0.2, UnknownStored: 0.1, UnknownLost: 0.1}})
+	r := newRigOn(t, database(t, pgtest.URL(t)), membroker.New(membroker.Config{Faults: &membroker.Faults{Seed: 3, Throttle: 0.2, UnknownStored: 0.1, UnknownLost: 0.1}}))
 	must(t, pgrelay.Install(context.Background(), r.db, pgrelay.InstallOptions{}))
 	x := r.run(nil)
 	for i := range 20 {
 		r.emit(i*50+1, i*50+50)
 	}
-	x.wait(t, 1000)
-	r.verify(1000)
+	x.Wait(t, 1000)
+	r.Verify(1000)
 	if x.Status().Retried == 0 {
 		t.Error("the broker did not fail")
 	}
@@ -811,17 +647,17 @@ func TestTrap32And33PromotedMovedOrRestored(t *testing.T) {
 			r := newRig(t, pgtest.URL(t))
 			x := r.run(nil)
 			r.emit(1, 10)
-			x.wait(t, 10)
-			x.stop()
+			x.Wait(t, 10)
+			x.Stop()
 			r.exec(sql)
 			r.emit(11, 20)
 			r.run(nil)
 			r.until("all are stored, and the stream is back", func() bool {
 				s, err := pgrelay.Inspect(context.Background(), r.db)
 				must(t, err)
-				return len(r.stored()) == 20 && s.Repair == "" && s.Active
+				return len(r.Stored()) == 20 && s.Repair == "" && s.Active
 			})
-			r.verify(20)
+			r.Verify(20)
 		})
 	}
 }

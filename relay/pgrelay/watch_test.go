@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/pgtest"
+	"github.com/headgate/headgate/internal/relaytest"
 	"github.com/headgate/headgate/relay"
 	"github.com/headgate/headgate/relay/pgrelay"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,10 +22,10 @@ type change struct {
 	Key, Before, After map[string]any
 }
 
-func (r *rig) changes(x *running, n int) []change {
+func (r *rig) changes(x *relaytest.Running, n int) []change {
 	r.t.Helper()
 	var all []change
-	for _, d := range x.wait(r.t, n) {
+	for _, d := range x.Wait(r.t, n) {
 		if d.Result.Err != nil {
 			r.t.Errorf("a change was refused: %v", d.Result.Err)
 		}
@@ -70,7 +71,7 @@ func TestWatchedTableTellsEveryChange(t *testing.T) {
 	if c := byKey[1.0][1]; c.Table != "public.orders" || c.Before["state"] != "new" || c.After["state"] != "paid" || c.Key["id"] != 1.0 {
 		t.Errorf("the update is %+v", c)
 	}
-	e := r.stored()[0].Event
+	e := r.Stored()[0].Event
 	if e.Header.Origin != headgate.OriginChange || e.Header.Principal != "orders" || e.Header.Actor != headgate.KindSystem {
 		t.Errorf("the header is %+v", e.Header)
 	}
@@ -186,7 +187,7 @@ func TestReplayMintsNewEvents(t *testing.T) {
 	r := newRig(t, pgtest.URL(t))
 	x := r.run(nil)
 	r.emit(1, 5)
-	x.wait(t, 5)
+	x.Wait(t, 5)
 	ctx := context.Background()
 	if n, err := pgrelay.Replay(ctx, r.db, pgrelay.ReplayFilter{Key: "k1"}, true); err != nil || n != 1 {
 		t.Fatalf("dry run: %d, %v", n, err)
@@ -194,7 +195,7 @@ func TestReplayMintsNewEvents(t *testing.T) {
 	if n, err := pgrelay.Replay(ctx, r.db, pgrelay.ReplayFilter{Key: "k1"}, false); err != nil || n != 1 {
 		t.Fatalf("replay: %d, %v", n, err)
 	}
-	again := x.wait(t, 6)[5]
+	again := x.Wait(t, 6)[5]
 	if of, _ := again.Row.Event.Extension("replayof"); of == "" || again.Result.Err != nil || again.Result.Duplicate {
 		t.Errorf("the replayed row ended as %+v", again.Result)
 	}
@@ -206,7 +207,7 @@ func TestReplayMintsNewEvents(t *testing.T) {
 		t.Fatalf("replay of a replay: %d, %v", n, err)
 	}
 	of, _ := again.Row.Event.Extension("replayof")
-	for _, d := range x.wait(t, 8)[6:] {
+	for _, d := range x.Wait(t, 8)[6:] {
 		if got, _ := d.Row.Event.Extension("replayof"); got != of {
 			t.Errorf("replayof is %q, want %q", got, of)
 		}
@@ -241,17 +242,17 @@ func TestRelayNeedsNothingButItsRole(t *testing.T) {
 	t.Cleanup(func() { pgtest.Exec(t, pgtest.URL(t), `DROP ROLE `+role) })
 	t.Cleanup(func() { pgtest.Exec(t, pgtest.URL(t), `REVOKE headgate_relay FROM `+role) })
 	must(t, pgrelay.Install(ctx, r.db, pgrelay.InstallOptions{Relay: role}))
-	src, err := pgrelay.New(pgrelay.Config{URL: strings.Replace(r.db, cfg.User+"@", role+"@", 1), Beat: 500 * time.Millisecond, Log: r.log()})
+	src, err := pgrelay.New(pgrelay.Config{URL: strings.Replace(r.db, cfg.User+"@", role+"@", 1), Beat: 500 * time.Millisecond, Log: r.Log()})
 	must(t, err)
 	x := r.run(func(c *relay.Config) { c.Source = src })
 	r.emit(1, 10)
-	x.wait(t, 10)
-	x.stop()
+	x.Wait(t, 10)
+	x.Stop()
 	// It can also make the slot anew and repair from the table.
 	r.exec(`SELECT pg_drop_replication_slot(slot) FROM headgate.installation`)
 	r.emit(11, 20)
 	x = r.run(func(c *relay.Config) { c.Source = src })
-	r.until("all are stored", func() bool { return len(r.stored()) == 20 })
-	r.verify(20)
-	x.stop()
+	r.until("all are stored", func() bool { return len(r.Stored()) == 20 })
+	r.Verify(20)
+	x.Stop()
 }

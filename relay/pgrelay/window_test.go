@@ -1,22 +1,19 @@
 package pgrelay_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/broker/membroker"
 	"github.com/headgate/headgate/internal/pgtest"
 	"github.com/headgate/headgate/relay"
-	"github.com/headgate/headgate/relay/pgrelay"
 	"github.com/headgate/headgate/topology"
 )
 
 // forgetful is a rig whose broker knows an id for no longer than the window.
 func forgetful(t *testing.T, cfg membroker.Config) *rig {
 	t.Helper()
-	r := bareRigWith(t, database(t, pgtest.URL(t)), cfg)
-	must(t, pgrelay.Install(context.Background(), r.db, pgrelay.InstallOptions{}))
+	r := newRigOn(t, database(t, pgtest.URL(t)), membroker.New(cfg))
 	return r
 }
 
@@ -26,12 +23,12 @@ func (r *rig) unconfirmed(n int) {
 	r.t.Helper()
 	r.emit(1, n)
 	x := r.run(r.mute)
-	x.wait(r.t, n)
-	x.stop()
-	last := r.stored()
+	x.Wait(r.t, n)
+	x.Stop()
+	last := r.Stored()
 	e := last[len(last)-1].Event
 	r.until("the broker forgets", func() bool {
-		_, known := r.broker.Known(topology.DefaultStream, e.Source, e.ID)
+		_, known := r.Broker.Known(topology.DefaultStream, e.Source, e.ID)
 		return !known
 	})
 }
@@ -43,8 +40,8 @@ func TestTrap03DowntimeBeyondTheWindow(t *testing.T) {
 	r.unconfirmed(2000)
 	r.emit(2001, 2100)
 	x := r.run(nil)
-	rows := x.wait(t, 2100)
-	r.verify(2100)
+	rows := x.Wait(t, 2100)
+	r.Verify(2100)
 	if s := x.Status(); s.Duplicate != 2000 || s.Stored != 100 {
 		t.Errorf("%d rows were known, %d stored; want 2000 and 100", s.Duplicate, s.Stored)
 	}
@@ -54,11 +51,11 @@ func TestTrap03DowntimeBeyondTheWindow(t *testing.T) {
 		}
 	}
 	// What is read again from the table is known in the same way.
-	x.stop()
+	x.Stop()
 	r.exec(`UPDATE headgate.relay_state SET repair = 'a test', proven_snapshot = NULL`)
 	x = r.run(nil)
-	x.wait(t, 2100)
-	r.verify(2100)
+	x.Wait(t, 2100)
+	r.Verify(2100)
 }
 
 // Without that look the same rows are stored twice: the test above can fail.
@@ -66,8 +63,8 @@ func TestTrap03CatchesARelayThatDoesNotLook(t *testing.T) {
 	r := forgetful(t, membroker.Config{DedupeWindow: 300 * time.Millisecond})
 	r.unconfirmed(100)
 	x := r.run(func(c *relay.Config) { c.Broker = nil })
-	x.wait(t, 100)
-	if n := len(r.stored()); n != 200 {
+	x.Wait(t, 100)
+	if n := len(r.Stored()); n != 200 {
 		t.Errorf("%d events are stored, want each of 100 twice", n)
 	}
 }
@@ -80,8 +77,8 @@ func TestTrap03UnsureBeyondTheWindow(t *testing.T) {
 	for i := range 10 {
 		r.emit(i*50+1, i*50+50)
 	}
-	x.wait(t, 500)
-	r.verify(500)
+	x.Wait(t, 500)
+	r.Verify(500)
 	if x.Status().Retried == 0 {
 		t.Error("no answer was lost")
 	}
@@ -95,14 +92,14 @@ func TestTrap03AnotherEventOfTheSameID(t *testing.T) {
 	}
 	write("1")
 	x := r.run(r.mute)
-	x.wait(t, 1)
-	x.stop()
-	r.until("the broker forgets", func() bool { _, known := r.broker.Known(topology.DefaultStream, "/s", "one"); return !known })
+	x.Wait(t, 1)
+	x.Stop()
+	r.until("the broker forgets", func() bool { _, known := r.Broker.Known(topology.DefaultStream, "/s", "one"); return !known })
 	write("2")
 	x = r.run(nil)
-	rows := x.wait(t, 2)
+	rows := x.Wait(t, 2)
 	if !rows[0].Result.Duplicate || rows[1].QID == "" {
 		t.Errorf("the rows ended as %+v and %+v", rows[0].Result, rows[1].Result)
 	}
-	r.verify(1)
+	r.Verify(1)
 }

@@ -55,7 +55,7 @@ func TestIdleRelayRunsNoStatement(t *testing.T) {
 		seen := &statements{all: map[string]int{}}
 		src, err := New(Config{Path: path, Connect: seen.connect(path)})
 		must(t, err)
-		x, err := relay.New(relay.Config{Name: "orders", Source: src, Admit: sink{}, Keep: keeper{}, Principal: (&rig{who: &headgate.Principal{Name: "orders"}}).principal})
+		x, err := relay.New(relay.Config{Name: "orders", Source: src, Admit: sink{}, Keep: keeper{}, Principal: func(string) (*headgate.Principal, error) { return &headgate.Principal{Name: "orders"}, nil }})
 		must(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/powerloss"
+	"github.com/headgate/headgate/internal/relaytest"
 	"github.com/headgate/headgate/relay"
 )
 
@@ -106,7 +107,7 @@ func cutPower(t *testing.T, mode string, most int) (published, lost int) {
 func TestTrap35PublishedCommitsSurvivePowerCuts(t *testing.T) {
 	powerloss.Require(t)
 	times, most := 1, 100
-	if os.Getenv("HEADGATE_CAMPAIGN") == "1" {
+	if relaytest.Campaign() {
 		times = 50
 	}
 	for i := range times {

@@ -12,8 +12,8 @@ func TestEventsReachTheBroker(t *testing.T) {
 	emit(t, r.db, 1, 3, "k")
 	run(t, r.db, `INSERT INTO headgate_outbox (id, type, source, subject, key, attributes, data) VALUES
 		('E-1', 'order.placed', '/shop', 'order 7', 'k', '{"time":"2026-01-02T03:04:05Z","count":7}', ?)`, []byte(`{"n":4}`))
-	x.wait(t, 4)
-	got := r.stored()
+	x.Wait(t, 4)
+	got := r.Stored()
 	if len(got) != 4 {
 		t.Fatalf("%d events are stored", len(got))
 	}
@@ -32,11 +32,11 @@ func TestEventsReachTheBroker(t *testing.T) {
 	if id := value[string](t, r.db, `SELECT confirmed_id FROM headgate_outbox_state`); id != "E-1" {
 		t.Errorf("confirmed is %q", id)
 	}
-	x.stop()
+	x.Stop()
 	y := r.run(nil)
 	emit(t, r.db, 5, 1, "k")
-	y.wait(t, 1)
-	if n := len(r.stored()); n != 5 {
+	y.Wait(t, 1)
+	if n := len(r.Stored()); n != 5 {
 		t.Errorf("%d events are stored", n)
 	}
 }

@@ -3,7 +3,6 @@ package sqliterelay
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -17,37 +16,16 @@ import (
 	"github.com/ncruces/go-sqlite3/driver"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/relaytest"
 	"github.com/headgate/headgate/perimeter"
 	"github.com/headgate/headgate/quarantine"
 	"github.com/headgate/headgate/relay"
 	"github.com/headgate/headgate/store"
 )
 
-// wrapped lets a test stand between a relay and its source.
-type wrapped struct {
-	*Source
-	wrap func(relay.Session) relay.Session
-}
-
-func (w wrapped) Open(ctx context.Context) (relay.Session, error) {
-	s, err := w.Source.Open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return w.wrap(s), nil
-}
-
-// forgetful never tells the database what is done.
-type forgetful struct{ relay.Session }
-
-func (forgetful) Confirm(relay.Position) {}
-
-func (r *rig) numbers() []int {
-	var all []int
-	for _, s := range r.stored() {
-		var d struct{ N int }
-		must(r.t, json.Unmarshal(s.Event.Data, &d))
-		all = append(all, d.N)
+func (r *rig) numbers() (all []int) {
+	for _, s := range r.Stored() {
+		all = append(all, relaytest.Number(r.t, s))
 	}
 	return all
 }
@@ -70,18 +48,18 @@ func TestTrap02DeathBetweenAckAndConfirm(t *testing.T) {
 	x := r.run(func(c *relay.Config, from *Config) {
 		src, err := New(*from)
 		must(t, err)
-		c.Source = wrapped{src, func(s relay.Session) relay.Session { return forgetful{s} }}
+		c.Source = relaytest.Mute(src)
 	})
-	x.wait(t, n)
-	x.stop()
+	x.Wait(t, n)
+	x.Stop()
 	if got := confirmed(t, r); got != 0 {
 		t.Fatalf("%d rows are confirmed", got)
 	}
 	y := r.run(nil)
-	y.wait(t, n)
+	y.Wait(t, n)
 	r.settled(n)
-	if s := y.Status(); s.Duplicate != n || len(r.stored()) != n {
-		t.Errorf("%d are stored; %+v", len(r.stored()), s)
+	if s := y.Status(); s.Duplicate != n || len(r.Stored()) != n {
+		t.Errorf("%d are stored; %+v", len(r.Stored()), s)
 	}
 }
 
@@ -91,15 +69,15 @@ func TestTrap22MissingIDs(t *testing.T) {
 	r := newRig(t)
 	run(t, r.db, `INSERT INTO headgate_outbox (id, type, data) VALUES ('', 'order.placed', '{"n":1}'), (NULL, 'order.placed', '{"n":2}')`)
 	run(t, r.db, `INSERT INTO headgate_outbox_rows (id, type, data) VALUES ('', 'order.placed', '{"n":3}')`)
-	done := r.run(nil).wait(t, 3)
+	done := r.run(nil).Wait(t, 3)
 	var parked []relay.Done
 	for _, d := range done {
 		if d.QID != "" {
 			parked = append(parked, d)
 		}
 	}
-	if len(parked) != 1 || parked[0].Row.Seq != 3 || !strings.Contains(string(parked[0].Row.Raw), `"seq":3`) || len(r.stored()) != 2 {
-		t.Errorf("%+v; %d are stored", parked, len(r.stored()))
+	if len(parked) != 1 || parked[0].Row.Seq != 3 || !strings.Contains(string(parked[0].Row.Raw), `"seq":3`) || len(r.Stored()) != 2 {
+		t.Errorf("%+v; %d are stored", parked, len(r.Stored()))
 	}
 }
 
@@ -119,15 +97,15 @@ func TestTrap27PoisonIsKept(t *testing.T) {
 		run(t, r.db, sql)
 	}
 	x := r.run(nil)
-	x.wait(t, 7)
+	x.Wait(t, 7)
 	r.settled(7)
 	if s := x.Status(); s.Parked != 6 || s.Stored != 1 {
 		t.Errorf("%+v", s)
 	}
-	if got := r.stored(); len(got) != 1 || got[0].Event.ID != "good" {
+	if got := r.Stored(); len(got) != 1 || got[0].Event.ID != "good" {
 		t.Errorf("%+v", got)
 	}
-	list, err := r.quarantine.List(context.Background(), store.QuarantineFilter{})
+	list, err := r.Quarantine.List(context.Background(), store.QuarantineFilter{})
 	must(t, err)
 	if len(list) != 6 {
 		t.Errorf("%d records are kept", len(list))
@@ -139,16 +117,16 @@ func TestTrap35NumbersDoNotComeAgain(t *testing.T) {
 	r := newRig(t)
 	x := r.run(func(_ *relay.Config, from *Config) { from.Retain = time.Millisecond })
 	emit(t, r.db, 1, 10, "k")
-	x.wait(t, 10)
+	x.Wait(t, 10)
 	r.settled(10)
 	until(t, "published rows are deleted", func() bool { return value[int](t, r.db, `SELECT count(*) FROM headgate_outbox_rows`) == 1 })
 	if seq := value[int](t, r.db, `SELECT seq FROM headgate_outbox_rows`); seq != 10 {
 		t.Errorf("row %d is left", seq)
 	}
 	emit(t, r.db, 11, 5, "k")
-	x.wait(t, 15)
+	x.Wait(t, 15)
 	r.settled(15)
-	if n := len(r.stored()); n != 15 {
+	if n := len(r.Stored()); n != 15 {
 		t.Errorf("%d events are stored", n)
 	}
 }
@@ -161,10 +139,10 @@ func TestTrap35NumbersThatWereResetAreNoticed(t *testing.T) {
 			r := newRig(t)
 			x := r.run(nil)
 			emit(t, r.db, 1, 10, "k")
-			x.wait(t, 10)
+			x.Wait(t, 10)
 			r.settled(10)
 			if !running {
-				x.stop()
+				x.Stop()
 			}
 			run(t, r.db, `BEGIN IMMEDIATE; DROP TRIGGER headgate_outbox_rows_stay; DELETE FROM headgate_outbox_rows; DELETE FROM sqlite_sequence;
 				INSERT INTO headgate_outbox (type, key, data) SELECT 'order.placed', 'k', '{"n":' || (value + 100) || '}' FROM json_each('[1,2,3,4,5,6,7,8,9,10,11,12]'); COMMIT`)
@@ -196,18 +174,18 @@ func TestTrap33RestoredBackup(t *testing.T) {
 			r := newRig(t)
 			x := r.run(nil)
 			emit(t, r.db, 1, 10, "k")
-			x.wait(t, 10)
+			x.Wait(t, 10)
 			r.settled(10)
 			backup := t.TempDir() + "/backup.db"
 			run(t, r.db, `VACUUM INTO ?`, backup)
 			emit(t, r.db, 11, 10, "k")
-			x.wait(t, 20)
+			x.Wait(t, 20)
 			r.settled(20)
 			switch how {
 			case "in place":
 				raw(t, r.db, func(c *sqlite3.Conn) error { return c.Restore("main", backup) })
 			case "replaced while down":
-				x.stop()
+				x.Stop()
 				fallthrough
 			case "replaced":
 				must(t, r.db.Close())
@@ -261,14 +239,14 @@ func TestTrap37OrderlyStopRepeatsNothing(t *testing.T) {
 		written <- n
 	}()
 	times := 20
-	if os.Getenv("HEADGATE_CAMPAIGN") == "1" {
+	if relaytest.Campaign() {
 		times = 200
 	}
 	var duplicates, relayed uint64
 	for range times {
 		x := r.run(nil)
-		x.wait(t, 20)
-		x.stop()
+		x.Wait(t, 20)
+		x.Stop()
 		s := x.Status()
 		duplicates, relayed = duplicates+s.Duplicate, relayed+s.Stored
 	}
@@ -276,10 +254,10 @@ func TestTrap37OrderlyStopRepeatsNothing(t *testing.T) {
 	n := <-written
 	x := r.run(nil)
 	r.settled(int64(n))
-	x.stop()
+	x.Stop()
 	relayed += x.Status().Stored
-	if duplicates += x.Status().Duplicate; duplicates > 0 || relayed != uint64(n) || len(r.stored()) != n {
-		t.Errorf("%d duplicates, %d relayed, %d stored of %d", duplicates, relayed, len(r.stored()), n)
+	if duplicates += x.Status().Duplicate; duplicates > 0 || relayed != uint64(n) || len(r.Stored()) != n {
+		t.Errorf("%d duplicates, %d relayed, %d stored of %d", duplicates, relayed, len(r.Stored()), n)
 	}
 }
 
@@ -288,10 +266,10 @@ func TestTrap17SecondRelayWaits(t *testing.T) {
 	r := newRig(t)
 	x := r.run(nil)
 	emit(t, r.db, 1, 1, "k")
-	x.wait(t, 1)
+	x.Wait(t, 1)
 	y := r.run(nil)
 	emit(t, r.db, 2, 20, "k")
-	x.wait(t, 21)
+	x.Wait(t, 21)
 	if y.Status().Leads {
 		t.Error("two relays lead")
 	}
@@ -299,10 +277,10 @@ func TestTrap17SecondRelayWaits(t *testing.T) {
 	if err != nil || !s.Active {
 		t.Errorf("%+v, %v", s, err)
 	}
-	x.stop()
+	x.Stop()
 	emit(t, r.db, 22, 1, "k")
-	y.wait(t, 1)
-	if n := len(r.stored()); n != 22 {
+	y.Wait(t, 1)
+	if n := len(r.Stored()); n != 22 {
 		t.Errorf("%d events are stored", n)
 	}
 }
@@ -318,7 +296,7 @@ func TestTrap17SupersededRelayStops(t *testing.T) {
 	must(t, os.Remove(r.path+LockSuffix))
 	x := r.run(nil)
 	emit(t, r.db, 1, 5, "k")
-	x.wait(t, 5)
+	x.Wait(t, 5)
 	if changes, err := old.Receive(t.Context()); !errors.Is(err, errSuperseded) {
 		t.Errorf("got %d changes and %v", len(changes), err)
 	}
@@ -332,15 +310,15 @@ func TestTrap28QuarantineIsAway(t *testing.T) {
 	r := newRig(t)
 	var away atomic.Bool
 	away.Store(true)
-	x := r.run(func(c *relay.Config, _ *Config) { c.Keep = keeper{r.quarantine, &away} })
+	x := r.run(func(c *relay.Config, _ *Config) { c.Keep = keeper{r.Quarantine, &away} })
 	run(t, r.db, `INSERT INTO headgate_outbox (type, key, data) VALUES ('order.placed', 'bad', '{}')`)
 	emit(t, r.db, 1, 5, "k")
-	x.wait(t, 5)
+	x.Wait(t, 5)
 	if n := confirmed(t, r); n != 0 {
 		t.Errorf("%d rows are confirmed", n)
 	}
 	away.Store(false)
-	x.wait(t, 6)
+	x.Wait(t, 6)
 	r.settled(6)
 }
 
@@ -373,7 +351,7 @@ func (s sink) Admit(_ context.Context, sub perimeter.Submission) []perimeter.Res
 // Trap 11: memory does not grow with the backlog.
 func TestTrap11BacklogInFlatMemory(t *testing.T) {
 	rows := 20_000
-	if os.Getenv("HEADGATE_CAMPAIGN") == "1" {
+	if relaytest.Campaign() {
 		rows = 200_000
 	}
 	r := newRig(t)
@@ -428,7 +406,7 @@ func TestBusyWriterDoesNotStarveTheRelay(t *testing.T) {
 		x := r.run(nil)
 		before := confirmed(t, r)
 		until(t, "the cursor moves", func() bool { return confirmed(t, r) > before })
-		x.stop()
+		x.Stop()
 		if s := x.Status(); s.Error != "" {
 			t.Errorf("%+v", s)
 		}
@@ -444,13 +422,13 @@ func TestLongWriterDoesNotStopPublishing(t *testing.T) {
 	r := newRig(t)
 	x := r.run(nil)
 	emit(t, r.db, 1, 1, "k")
-	x.wait(t, 1)
+	x.Wait(t, 1)
 	r.settled(1)
 	emit(t, r.db, 2, 100, "k")
 	tx, err := r.db.BeginTx(t.Context(), nil) // immediate, with this driver
 	must(t, err)
 	run(t, tx, `CREATE TABLE mine (a)`)
-	x.wait(t, 101)
+	x.Wait(t, 101)
 	must(t, tx.Commit())
 	r.settled(101)
 	if s := x.Status(); s.Duplicate != 0 || s.Error != "" {
@@ -482,7 +460,7 @@ func TestReplayWritesNewEvents(t *testing.T) {
 	r := newRig(t)
 	x := r.run(nil)
 	run(t, r.db, `INSERT INTO headgate_outbox (id, type, key, attributes, data) VALUES ('a', 'order.placed', 'k', '{"count":1}', '{"n":1}'), ('b', 'order.placed', 'k', NULL, '{"n":2}'), ('c', 'order.placed', 'l', NULL, '{"n":3}')`)
-	x.wait(t, 3)
+	x.Wait(t, 3)
 	if _, err := Replay(t.Context(), r.db, relay.ReplayFilter{}, false); headgate.CodeOf(err) != headgate.CodeInvalidArgument {
 		t.Errorf("got %v", err)
 	}
@@ -490,12 +468,12 @@ func TestReplayWritesNewEvents(t *testing.T) {
 	if err != nil || n != 2 {
 		t.Fatalf("%d rows: %v", n, err)
 	}
-	x.wait(t, 5)
+	x.Wait(t, 5)
 	if n, err := Replay(t.Context(), r.db, relay.ReplayFilter{Type: "order.placed"}, true); err != nil || n != 3 {
 		t.Errorf("%d rows would be replayed next, with the replays: %v", n, err)
 	}
 	again := map[string]string{}
-	for _, s := range r.stored() {
+	for _, s := range r.Stored() {
 		for _, e := range s.Event.Extensions {
 			if e.Name == "replayof" {
 				again[e.Value] = s.Event.ID

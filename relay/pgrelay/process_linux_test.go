@@ -1,0 +1,154 @@
+package pgrelay_test
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate/internal/pgtest"
+	"github.com/headgate/headgate/internal/relaytest"
+)
+
+// A process is killed when the broker has everything and the database was told
+// of nothing: the next one submits it all again, and nothing is stored twice.
+func TestTrap02KilledBetweenAckAndConfirm(t *testing.T) {
+	t.Parallel() // it has a server of its own
+	const n = 10_000
+	h := newKilling(t)
+	pgtest.Exec(t, h.Place, `INSERT INTO public.orders SELECT i % 97, i FROM generate_series(1, 10000) i;
+		SELECT headgate.emit('order.placed', jsonb_build_object('n', i), 'k' || i % 97) FROM generate_series(1, 10000) i`)
+	h.Variant = relaytest.Muted
+	l := h.Listen()
+	l.Await("everything is stored", func(t relaytest.Told) bool { return t.Stored == n })
+	h.KillNode()
+	if v := h.Verdict(); v.Stored != n || v.Faults() > 0 {
+		t.Fatalf("after the kill: %+v", v)
+	}
+	h.Variant = relaytest.Right
+	l = h.Listen()
+	l.Await("everything came again", func(t relaytest.Told) bool { return t.Duplicate+t.Stored >= n })
+	if told := l.Terminate(); told.Duplicate != n || told.Stored != 0 {
+		t.Errorf("the second process told %+v, want %d duplicates", told, n)
+	}
+	if v := h.Verdict(); v.Stored != n || v.Faults() > 0 {
+		t.Errorf("in the end: %+v", v)
+	}
+}
+
+// heldWhileStalled lets the broker stand still with one event in flight, writes
+// 100 MB of log that is not ours, and returns where the event and the slot stand
+// when the relay was told of all that. Then node and broker are killed, so that
+// what is still on its way between them is gone, and start anew.
+func heldWhileStalled(t *testing.T, variant relaytest.Variant) (moved bool, v relaytest.Verdict) {
+	t.Helper()
+	h := newKilling(t)
+	h.Apart()
+	h.Variant = variant
+	h.StartNode("")
+	value := func(sql string) string {
+		if rows := pgtest.Exec(t, h.Place, sql); len(rows) == 1 {
+			return rows[0][0]
+		}
+		return ""
+	}
+	until := func(what, sql string) {
+		relaytest.Until(t, what, func() bool { return value(sql) == "t" })
+	}
+	until("the relay is at rest", `SELECT s.proven_beat > 2 AND r.active FROM headgate.relay_state s JOIN pg_replication_slots r ON r.slot_name = s.slot`)
+	h.StallBroker()
+	before := value(`SELECT pg_current_wal_insert_lsn()`)
+	pgtest.Exec(t, h.Place, `BEGIN; INSERT INTO public.orders VALUES (1, 1); SELECT headgate.emit('order.placed', '{"n":1}', 'k1'); COMMIT`)
+	after := value(`SELECT pg_current_wal_insert_lsn()`)
+	pgtest.Exec(t, h.Place, `CREATE TABLE noise AS SELECT repeat('x', 1000) AS x FROM generate_series(1, 50000); INSERT INTO noise SELECT * FROM noise`)
+	if value(`SELECT pg_current_wal_insert_lsn() - '`+after+`' > 100000000`) != "t" {
+		t.Fatal("there is too little log")
+	}
+	end := value(`SELECT pg_current_wal_insert_lsn()`)
+	until("the relay was told of the log behind the event", `SELECT write_lsn >= '`+end+`' FROM pg_stat_replication`)
+	beat := value(`SELECT beat FROM headgate.relay_state`)
+	until("heartbeats go on", `SELECT beat > `+beat+` + 4 FROM headgate.relay_state`)
+	moved = value(`SELECT confirmed_flush_lsn > '`+after+`' FROM pg_replication_slots`) == "t"
+	t.Logf("the event lies between %s and %s, the log ends at %s, the slot stands at %s", before, after, end, value(`SELECT confirmed_flush_lsn FROM pg_replication_slots`))
+	h.KillNode()
+	h.KillBroker()
+	h.Variant = relaytest.Right
+	h.StartBroker()
+	if n := h.Verdict().Stored; n != 0 {
+		t.Fatalf("%d events were stored by a broker that stood still", n)
+	}
+	h.StartNode("")
+	return moved, h.Finish()
+}
+
+func TestTrap05KeepaliveWhileInFlight(t *testing.T) {
+	t.Parallel() // it has servers of its own
+	moved, v := heldWhileStalled(t, relaytest.Right)
+	if moved {
+		t.Error("the slot passed the event while that was in flight")
+	}
+	if v.Stored != 1 || v.Faults() > 0 {
+		t.Errorf("in the end: %+v", v)
+	}
+}
+
+// A relay that confirms what keepalives tell of is seen by that test.
+func TestTrap05CatchesConfirmOfKeepalives(t *testing.T) {
+	t.Parallel() // it has servers of its own
+	if moved, _ := heldWhileStalled(t, relaytest.Early); !moved {
+		t.Error("the slot did not move: the test sees nothing")
+	}
+}
+
+// stopOften ends a process by SIGTERM again and again while transactions are
+// written, and returns what came twice and what is stored.
+func stopOften(t *testing.T, variant relaytest.Variant, times int) (repeated uint64, v relaytest.Verdict) {
+	t.Helper()
+	h := newKilling(t)
+	h.Variant = variant
+	h.StartWriter()
+	var stored uint64
+	for range times {
+		l := h.Listen()
+		l.Await("it is in the middle of its work", func(t relaytest.Told) bool { return t.Stored > 100 })
+		told := l.Terminate()
+		repeated, stored = repeated+told.Duplicate, stored+told.Stored
+	}
+	if repair := pgtest.Exec(t, h.Place, `SELECT coalesce(repair, '') FROM headgate.relay_state`)[0][0]; repair != "" && variant == relaytest.Right {
+		t.Errorf("a repair is due: %s", repair)
+	}
+	h.KillWriter()
+	l := h.Listen()
+	rest := h.Rest()
+	relaytest.Until(t, "everything is confirmed", func() bool { return rest() == 0 })
+	told := l.Terminate()
+	repeated, stored = repeated+told.Duplicate, stored+told.Stored
+	v = h.Verdict()
+	t.Logf("%d stops under load: %d rows submitted, %d of them again; %+v", times, stored+repeated, repeated, v)
+	return repeated, v
+}
+
+// SIGTERM under load: what was submitted is confirmed before the process ends.
+func TestTrap37SIGTERMRepeatsNothing(t *testing.T) {
+	t.Parallel() // it has a server of its own
+	times := 15
+	if relaytest.Campaign() {
+		times = 200
+	}
+	repeated, v := stopOften(t, relaytest.Right, times)
+	if repeated != 0 {
+		t.Errorf("%d rows were submitted twice", repeated)
+	}
+	if v.Committed < 100*times || v.Faults() > 0 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// A relay that ends without waiting for the slot is seen by that test.
+func TestTrap37CatchesAHastyEnd(t *testing.T) {
+	t.Parallel() // it has a server of its own
+	repeated, v := stopOften(t, relaytest.Hasty, 5)
+	if repeated == 0 {
+		t.Error("nothing was submitted twice: the test sees nothing")
+	}
+	if v.Faults() > 0 {
+		t.Errorf("%+v", v)
+	}
+}

@@ -1,0 +1,116 @@
+package sqliterelay
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/relaytest"
+	"github.com/headgate/headgate/relay"
+)
+
+// The harnesses run this test binary again as the processes that they kill.
+func TestMain(m *testing.M) {
+	if mode, path, power := strings.Cut(os.Getenv(powerVariable), ":"); power {
+		fmt.Fprintln(os.Stderr, victim(context.Background(), mode, path))
+		os.Exit(1)
+	}
+	os.Exit(relaytest.Main(m, relaytest.Database{
+		Source: func(path string, fault func(string)) (relay.Source, error) {
+			return New(Config{Path: path, Connect: connector(path), fault: fault})
+		},
+		Writer: func(ctx context.Context, path string) (func(k, rows int, rollback bool) error, func(), error) {
+			db, err := connect(path, "synchronous(normal)")
+			if err != nil {
+				return nil, nil, err
+			}
+			pause := time.NewTicker(20 * time.Millisecond)
+			write := func(k, rows int, rollback bool) error {
+				<-pause.C
+				return writeOnce(ctx, db, k, rows, rollback)
+			}
+			return write, func() { _ = db.Close() }, nil // it is closed because it failed
+		},
+	}))
+}
+
+func writeOnce(ctx context.Context, db *sql.DB, k, rows int, rollback bool) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // after the commit there is nothing to undo
+	for range rows {
+		for _, statement := range []string{
+			`UPDATE keys SET n = n + 1 WHERE k = ?1`,
+			`INSERT INTO orders (k, n) SELECT k, n FROM keys WHERE k = ?1`,
+			`INSERT INTO headgate_outbox (type, key, data) SELECT 'order.placed', 'k' || k, json_object('n', CASE WHEN ?2 THEN -n ELSE n END) FROM keys WHERE k = ?1`,
+		} {
+			args := []any{k, rollback}
+			if _, err := tx.ExecContext(ctx, statement, args[:strings.Count(statement, "?2")+1]...); err != nil {
+				return err
+			}
+		}
+	}
+	if rollback {
+		return nil
+	}
+	return tx.Commit()
+}
+
+func newKilling(t *testing.T) *relaytest.Killing {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "app.db")
+	db := open(t, path)
+	must(t, Install(t.Context(), db))
+	run(t, db, `CREATE TABLE keys (k INTEGER PRIMARY KEY, n INT NOT NULL DEFAULT 0); CREATE TABLE orders (k INT, n INT, PRIMARY KEY (k, n))`)
+	for k := range relaytest.Keys {
+		run(t, db, `INSERT INTO keys (k) VALUES (?)`, k)
+	}
+	return relaytest.NewKilling(t, relaytest.Target{
+		Place: path, Points: []string{"after read", "before cursor", "after cursor"},
+		Committed: func() []string {
+			ids, err := list(context.Background(), db, `SELECT 'k' || k || '/' || n FROM orders`)
+			must(t, err)
+			return ids
+		},
+		Rest: func() func() int64 {
+			end := value[int64](t, db, `SELECT coalesce(max(seq), 0) FROM headgate_outbox_rows`)
+			return func() int64 { return end - value[int64](t, db, `SELECT confirmed FROM headgate_outbox_state`) }
+		},
+	})
+}
+
+func TestKillsLoseNothing(t *testing.T) {
+	t.Parallel() // it waits for processes of its own
+	kills := 20
+	if relaytest.Campaign() {
+		kills = 500
+	}
+	newKilling(t).LoseNothing(kills)
+}
+
+// A harness that cannot fail proves nothing: a relay that confirms before the
+// acknowledgement must be caught.
+func TestKillsCatchConfirmBeforeAck(t *testing.T) {
+	t.Parallel() // it waits for processes of its own
+	h := newKilling(t)
+	h.Variant = relaytest.Early
+	h.StartWriter()
+	for i := range 8 {
+		h.StartNode("after cursor:" + strconv.Itoa(1+i))
+		h.AwaitEnd(20 * time.Second) // it kills itself when the cursor has just moved
+	}
+	h.StartNode("")
+	v := h.Finish()
+	t.Logf("%+v", v)
+	if v.Missing == 0 {
+		t.Error("a relay that confirms too early lost nothing: the harness cannot see it")
+	}
+}

@@ -2,11 +2,8 @@ package lease
 
 import (
 	"context"
-	"crypto/sha256"
-	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -224,24 +221,21 @@ func (s *Service) grantAll(
 		*rows, *same = old, true
 		return nil
 	}
-	if repeats == 0 && r.RequestID != "" {
-		// Between the first look and this transaction it may have been granted
-		// and have ended.
-		switch known, same := s.asked.get(requestKey(p, r)); {
-		case known && same:
-			return errEnded()
-		case known:
-			return errOther()
-		}
-	}
 	if repeats > 0 {
 		return headgate.NewError(headgate.CodeConflict, "The grant of this request id has ended in part.")
+	}
+	// Between the first look and this transaction it may have been granted and
+	// have ended.
+	if err := unasked(ctx, tx, p, r); err != nil {
+		return err
+	}
+	if err := remember(ctx, tx, p, r, old, now); err != nil {
+		return err
 	}
 	for i := range old {
 		if old[i].Holder != "" {
 			*took++
 		}
-		s.asked.note(old[i].Request) // which the row forgets now
 		l := s.grantOf(&old[i], p, r, nonces[i*nonceSize:(i+1)*nonceSize], now)
 		if err := tx.Leases.Grant(ctx, l); err != nil {
 			return err
@@ -254,39 +248,10 @@ func (s *Service) grantAll(
 // free: nobody holds it, or it ran out.
 func free(l *store.Lease, now time.Time) bool { return l.Holder == "" || !l.Expires.After(now) }
 
-// again: the request was granted before.
-func again(l *store.Lease, p *headgate.Principal, r *Request) bool {
-	return r.RequestID != "" && l.Request == requestKey(p, r)
-}
-
-// reused: the request id was used for another request before.
-func reused(l *store.Lease, p *headgate.Principal, r *Request) bool {
-	if r.RequestID == "" {
-		return false
-	}
-	key := requestKey(p, r)
-	return l.Request != key && len(l.Request) == len(key) && l.Request[:len(key)-digestSize] == key[:len(key)-digestSize]
-}
-
-// digestSize is how long the digest of a request is, in its key.
-const digestSize = 16
-
-// requestKey keeps the request ids of principals apart, and what was asked for
-// under one id: all but how long to wait and which targets to seal.
-func requestKey(p *headgate.Principal, r *Request) string {
-	h := sha256.New()
-	for _, list := range [][]string{r.Resources, {r.Worker, r.TTL.String(), r.MaxHold.String()}, r.Audience} {
-		for _, s := range append([]string{strconv.Itoa(len(list))}, list...) {
-			fmt.Fprintf(h, "%d:%s", len(s), s) // a hash takes everything
-		}
-	}
-	return p.Name + " " + r.RequestID + " " + encoding.EncodeToString(h.Sum(nil))[:digestSize]
-}
-
 func (s *Service) grantOf(old *store.Lease, p *headgate.Principal, r *Request, nonce []byte, now time.Time) store.Lease {
 	l := store.Lease{
 		Resource: old.Resource, Epoch: nextEpoch(old.Epoch, now), Nonce: nonce, Holder: p.Name, Worker: r.Worker,
-		Audience: r.Audience, TTL: r.TTL, Acquired: now, Expires: now.Add(r.TTL), Changed: now,
+		Audience: r.Audience, Sealed: r.Seal, TTL: r.TTL, Acquired: now, Expires: now.Add(r.TTL), Changed: now,
 	}
 	if r.RequestID != "" {
 		l.Request = requestKey(p, r)
@@ -302,54 +267,11 @@ func (s *Service) grantOf(old *store.Lease, p *headgate.Principal, r *Request, n
 	return l
 }
 
-// askedBefore refuses a request id that was granted something else, or whose
-// grant has ended although others have the resources by now. It spares such a
-// call to wait for them.
-func (s *Service) askedBefore(ctx context.Context, p *headgate.Principal, r *Request) error {
-	if r.RequestID == "" {
-		return nil
-	}
-	known, same := s.asked.get(requestKey(p, r))
-	if !known {
-		return nil
-	}
-	return s.cfg.Store.View(ctx, func(ctx context.Context, tx *store.Tx) error {
-		for _, resource := range r.Resources {
-			l, err := tx.Leases.Get(ctx, resource)
-			if err != nil && headgate.CodeOf(err) != headgate.CodeNotFound {
-				return err
-			}
-			switch {
-			case again(&l, p, r): // rows know best
-			case same:
-				return errEnded()
-			default:
-				return errOther()
-			}
-		}
-		return nil
-	})
-}
-
-func errOther() *headgate.Error {
-	return &headgate.Error{
-		Code: headgate.CodeConflict, Detail: "The request id was used for another request.",
-		Fix: "Repeat the very same request, or acquire with a new request id.",
-	}
-}
-
-func errEnded() *headgate.Error {
-	return &headgate.Error{
-		Code: headgate.CodeConflict, Detail: "The grant of this request id has ended.", Fix: "Acquire with a new request id.",
-	}
-}
-
 // granted is what was committed, with tokens.
 func (s *Service) granted(rows []store.Lease, now time.Time, took int, same bool) ([]Grant, error) {
 	if !same {
 		s.stats.Granted.Add(uint64(len(rows)))
 		s.stats.Takeovers.Add(uint64(took))
-		s.asked.note(rows[0].Request)
 	}
 	out := make([]Grant, len(rows))
 	for i := range rows {

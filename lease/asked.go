@@ -1,82 +1,160 @@
 package lease
 
 import (
+	"context"
 	"crypto/sha256"
-	"sync"
+	"fmt"
+	"strconv"
 	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 const (
-	// askedFor is how long a request id is remembered at least, unless more
-	// than askedLimit others come.
+	// askedFor is how long the store remembers a request id after it was
+	// granted, and after a row forgot it, unless more than askedLimit others
+	// came since.
 	askedFor   = time.Hour
 	askedLimit = 1 << 16
+	// forgetAtOnce bounds how many are deleted in one transaction.
+	forgetAtOnce = 1000
 )
 
-// asked remembers which request was made under the request ids that were
-// granted, also after others took the resources: rows know only their last
-// one. It keeps two halves, of which the older is dropped when the younger is
-// full or old enough. It may forget; it never claims what was not granted.
-type asked struct {
-	mu     sync.Mutex
-	young  map[askedID]askedDigest
-	old    map[askedID]askedDigest
-	turned time.Time
-	now    func() time.Time // nil: time.Now
-	limit  int              // of each half; 0: askedLimit
+// digestSize is how long the digest of a request is, in its key.
+const digestSize = 16
+
+// again: the request was granted before.
+func again(l *store.Lease, p *headgate.Principal, r *Request) bool {
+	return r.RequestID != "" && l.Request == requestKey(p, r)
 }
 
-type (
-	askedID     [16]byte // of the principal and the request id
-	askedDigest [digestSize]byte
-)
+// reused: the request id was used for another request before.
+func reused(l *store.Lease, p *headgate.Principal, r *Request) bool {
+	if r.RequestID == "" {
+		return false
+	}
+	key := requestKey(p, r)
+	return l.Request != key && len(l.Request) == len(key) && l.Request[:len(key)-digestSize] == key[:len(key)-digestSize]
+}
 
-// splitKey parts the key of a request into its two sides; false for what is
-// no principal's.
-func splitKey(key string) (id askedID, digest askedDigest, ok bool) {
+// requestKey keeps the request ids of principals apart, and what was asked for
+// under one id: all but how long to wait and which targets to seal.
+func requestKey(p *headgate.Principal, r *Request) string {
+	h := sha256.New()
+	for _, list := range [][]string{r.Resources, {r.Worker, r.TTL.String(), r.MaxHold.String()}, r.Audience} {
+		for _, s := range append([]string{strconv.Itoa(len(list))}, list...) {
+			fmt.Fprintf(h, "%d:%s", len(s), s) // a hash takes everything
+		}
+	}
+	return p.Name + " " + r.RequestID + " " + encoding.EncodeToString(h.Sum(nil))[:digestSize]
+}
+
+// splitKey parts the key of a request into what names it and what was asked
+// for; nil for what is no principal's.
+func splitKey(key string) (id, asked []byte) {
 	if len(key) <= digestSize || key[0] == ' ' {
-		return id, digest, false
+		return nil, nil
 	}
 	sum := sha256.Sum256([]byte(key[:len(key)-digestSize]))
-	copy(id[:], sum[:])
-	copy(digest[:], key[len(key)-digestSize:])
-	return id, digest, true
+	return sum[:16], []byte(key[len(key)-digestSize:])
 }
 
-// note remembers a request that was granted.
-func (a *asked) note(key string) {
-	id, digest, ok := splitKey(key)
-	if !ok {
-		return
+// remember keeps the request, and those that the rows are about to forget:
+// what a row says outlives it here.
+func remember(ctx context.Context, tx *store.Tx, p *headgate.Principal, r *Request, old []store.Lease, now time.Time) error {
+	keys := make([]string, 0, len(old)+1)
+	for i := range old {
+		keys = append(keys, old[i].Request)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	now := time.Now()
-	if a.now != nil {
-		now = a.now()
+	if r.RequestID != "" {
+		keys = append(keys, requestKey(p, r))
 	}
-	limit := a.limit
-	if limit == 0 {
-		limit = askedLimit
+	done := ""
+	for _, key := range keys {
+		id, asked := splitKey(key)
+		if id == nil || key == done {
+			continue
+		}
+		if err := tx.Leases.Remember(ctx, id, asked, now); err != nil {
+			return err
+		}
+		done = key
 	}
-	if a.young == nil || len(a.young) >= limit || now.Sub(a.turned) >= askedFor {
-		a.old, a.young, a.turned = a.young, map[askedID]askedDigest{}, now
-	}
-	a.young[id] = digest
+	return nil
 }
 
-// get tells whether the key's request id was granted something, and whether to
-// this very request.
-func (a *asked) get(key string) (known, same bool) {
-	id, digest, ok := splitKey(key)
-	if !ok {
-		return false, false
+// unasked refuses a request whose id was granted before, be it for the same:
+// that grant has ended, unless a row says otherwise.
+func unasked(ctx context.Context, tx *store.Tx, p *headgate.Principal, r *Request) error {
+	if r.RequestID == "" {
+		return nil
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	have, known := a.young[id]
-	if !known {
-		have, known = a.old[id]
+	id, asked := splitKey(requestKey(p, r))
+	known, err := tx.Leases.Remembered(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case known == nil:
+		return nil
+	case string(known) == string(asked):
+		return errEnded()
 	}
-	return known, known && have == digest
+	return errOther()
+}
+
+// askedBefore refuses a request id that was granted something else, or whose
+// grant has ended although others have the resources by now. It spares such a
+// call to wait for them.
+func (s *Service) askedBefore(ctx context.Context, p *headgate.Principal, r *Request) error {
+	if r.RequestID == "" {
+		return nil
+	}
+	return s.cfg.Store.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+		refusal := unasked(ctx, tx, p, r)
+		if refusal == nil {
+			return nil
+		}
+		for _, resource := range r.Resources {
+			l, err := tx.Leases.Get(ctx, resource)
+			if err != nil && headgate.CodeOf(err) != headgate.CodeNotFound {
+				return err
+			}
+			if !again(&l, p, r) { // rows know best
+				return refusal
+			}
+		}
+		return nil
+	})
+}
+
+// forget lets the store forget request ids that are old, or too many.
+func (s *Service) forget(ctx context.Context) error {
+	for {
+		n := 0
+		err := s.cfg.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+			now, err := tx.Leases.Now(ctx)
+			if err != nil {
+				return err
+			}
+			n, err = tx.Leases.Forget(ctx, now.Add(-askedFor), askedLimit, forgetAtOnce)
+			return err
+		})
+		if err != nil || n < forgetAtOnce {
+			return err
+		}
+	}
+}
+
+func errOther() *headgate.Error {
+	return &headgate.Error{
+		Code: headgate.CodeConflict, Detail: "The request id was used for another request.",
+		Fix: "Repeat the very same request, or acquire with a new request id.",
+	}
+}
+
+func errEnded() *headgate.Error {
+	return &headgate.Error{
+		Code: headgate.CodeConflict, Detail: "The grant of this request id has ended.", Fix: "Acquire with a new request id.",
+	}
 }

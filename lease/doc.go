@@ -37,9 +37,9 @@
 //     type ticket. Those of several nodes compete.
 //  8. A request id names one request: repeating it while the lease lasts returns
 //     the same grant, and afterwards conflict, never another grant. Another
-//     request under it is conflict, too. That is remembered by the rows until
-//     another request is granted, and by the Service for an hour after that,
-//     or the latest 65,536 such ids; a restart forgets the second.
+//     request under it is conflict, too. The store remembers that, across
+//     restarts: the rows until another request is granted, and a table for an
+//     hour after that, or the latest 65,536 such ids.
 //  9. While its gate is closed a grant passes no guard and is not renewed. Its
 //     holder may finish: [Service.Finish] ends it with its last write.
 //  10. A request that names targets to seal is answered with a grant only when

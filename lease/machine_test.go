@@ -20,7 +20,7 @@ type machine struct {
 	// verified is the highest epoch that the other service let write, by
 	// resource: what it keeps beside its data.
 	verified map[string]int64
-	// asked are the request ids that this life of the service knows of.
+	// asked are the request ids that were granted, also in earlier lives.
 	asked map[string]bool
 }
 
@@ -236,7 +236,7 @@ func (m *machine) restart(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Service, m.asked = s, map[string]bool{}
+	m.Service = s
 }
 
 func (m *machine) must(t *rapid.T, what string, err error, code headgate.Code) {

@@ -51,7 +51,6 @@ type Service struct {
 	ring      atomic.Pointer[ring]
 	refreshed atomic.Int64
 	seen      seen
-	asked     asked
 	stats     Stats
 	queue     queue
 	watch     watchers
@@ -108,7 +107,8 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 // It must not block. There is one follower: who hands out work under leases.
 func (s *Service) Follow(tell func(resource string, epoch int64)) { s.follower.Store(&tell) }
 
-// Run keeps the keys fresh until ctx ends.
+// Run keeps the keys fresh, and the memory of request ids small, until ctx
+// ends.
 func (s *Service) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
@@ -117,6 +117,9 @@ func (s *Service) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		}
+		if err := s.forget(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Log.Warn("old request ids of leases not deleted, trying again", "error", err)
 		}
 		if err := s.refreshKeys(ctx); err == nil {
 			err = s.Rotate(ctx, false)

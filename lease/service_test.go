@@ -248,12 +248,15 @@ func TestRequestIDsOutliveTheRow(t *testing.T) {
 		t.Error(err)
 	}
 
-	// A service that starts knows what rows say, and keeps it when they forget.
+	// A service that starts knows it all the same: what rows say, and what they
+	// have forgotten before.
 	if err := ask(r.Service, "two", 0, "x"); err != nil {
 		t.Fatal(err)
 	}
-	r.pass(time.Hour)
+	r.pass(time.Minute)
 	next := service(t, r.st)
+	want(t, "forgotten by the rows, after a restart", ask(next, "one", MaxWait, "x", "y"), headgate.CodeConflict)
+	want(t, "for other resources, after a restart", ask(next, "one", MaxWait, "z"), headgate.CodeConflict)
 	g2, err := next.Acquire(t.Context(), worker("b"), Request{Resources: []string{"x"}})
 	if err != nil {
 		t.Fatal(err)
@@ -261,7 +264,13 @@ func TestRequestIDsOutliveTheRow(t *testing.T) {
 	if err := next.Release(t.Context(), worker("b"), "x", g2[0].Token); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "after a restart", ask(next, "two", 0, "x"), headgate.CodeConflict)
+	want(t, "after a restart", ask(service(t, r.st), "two", 0, "x"), headgate.CodeConflict)
+	want(t, "others'", r.acquireAs("b", "two", "x"), "")
+}
+
+func (r *rig) acquireAs(who, id, resource string) error {
+	_, err := r.Acquire(r.t.Context(), worker(who), Request{Resources: []string{resource}, RequestID: id})
+	return err
 }
 
 // grantedNothing tells whether a resource was ever leased.
@@ -273,43 +282,22 @@ func (r *rig) grantedNothing(resource string) error {
 	return fmt.Errorf("%s was leased (%w)", resource, err)
 }
 
-// TestAskedIsBounded, and keeps what is young.
-func TestAskedIsBounded(t *testing.T) {
-	now := time.Unix(1, 0)
-	a := asked{limit: 100, now: func() time.Time { return now }}
-	key := func(i int) string { return fmt.Sprintf("p %d 0123456789abcdef", i) }
-	for i := range 1000 {
-		a.note(key(i))
-		if len(a.young) > 100 || len(a.old) > 100 {
-			t.Fatalf("%d and %d", len(a.young), len(a.old))
+// TestRequestIDsAreForgotten after their hour, and not before.
+func TestRequestIDsAreForgotten(t *testing.T) {
+	r := newRig(t, memory(t))
+	for i := range 3 {
+		if err := r.acquireAs("a", fmt.Sprint("id-", i), fmt.Sprint("r/", i)); err != nil {
+			t.Fatal(err)
 		}
-		if known, same := a.get(key(max(0, i-100))); !known || !same {
-			t.Fatalf("%d of the last 100 is forgotten at %d", i-100, i)
-		}
+		r.pass(25 * time.Minute)
 	}
-	if known, same := a.get("p 999 fedcba9876543210"); !known || same {
-		t.Error("another request under the id", known, same)
+	if err := r.forget(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	now = now.Add(59 * time.Minute)
-	a.note(key(1000))
-	now = now.Add(59 * time.Minute)
-	a.note(key(1001))
-	if known, _ := a.get(key(1000)); !known {
-		t.Error("forgotten within the hour")
-	}
-	now = now.Add(3 * time.Hour)
-	a.note(key(1002))
-	a.note(key(1003))
-	now = now.Add(2 * time.Hour)
-	a.note(key(1004))
-	if known, _ := a.get(key(1001)); known {
-		t.Error("remembered for ever")
-	}
-	a.note(ofNode)
-	a.note("")
-	if known, _ := a.get(ofNode); known {
-		t.Error("the node's own")
-	}
+	want(t, "of 75 minutes", r.acquireAs("a", "id-0", "other"), "")
+	want(t, "of 50 minutes", r.acquireAs("a", "id-1", "another"), headgate.CodeConflict)
+	// Its row knows better than the table for as long as nobody else had it.
+	want(t, "of 75 minutes, by its row", r.acquireAs("a", "id-0", "r/0"), headgate.CodeConflict)
 }
 
 func TestSeveralAreGrantedTogetherOrNot(t *testing.T) {

@@ -27,7 +27,9 @@ type Lease struct {
 	Request string
 	// Audience are the targets that the grant's tokens are meant for.
 	Audience []string
-	TTL      time.Duration
+	// Sealed are the targets that were, or were to be, told of the grant.
+	Sealed []string
+	TTL    time.Duration
 	// Closing refuses guards and renewals: the lease is being revoked.
 	Closing bool
 	// Acquired and Expires are times of the store's clock; Until is when no
@@ -65,4 +67,13 @@ type Leases interface {
 	// a lease, and whether its gate is closed. It is conflict unless the
 	// epoch is the stored one.
 	Touch(ctx context.Context, resource string, epoch int64, expires, changed time.Time, closing bool) error
+	// Remember keeps what was asked for under an id as of a time, in place of
+	// what it kept.
+	Remember(ctx context.Context, id, asked []byte, at time.Time) error
+	// Remembered returns what was asked for under an id, nil for an unknown
+	// one.
+	Remembered(ctx context.Context, id []byte) (asked []byte, err error)
+	// Forget deletes ids that were remembered before the time, and those beyond
+	// the most latest, oldest first, at most limit, and returns how many.
+	Forget(ctx context.Context, before time.Time, most, limit int) (int, error)
 }

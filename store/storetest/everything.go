@@ -92,6 +92,9 @@ func Everything(ctx context.Context, tx *store.Tx) error {
 	}
 	try(tx.Leases.Grant(ctx, store.Lease{Resource: "a", Epoch: 1}))
 	try(tx.Leases.Touch(ctx, "a", 1, time.Now(), time.Now(), false))
+	try(tx.Leases.Remember(ctx, []byte("a"), []byte("b"), time.Now()))
+	try2(tx.Leases.Remembered(ctx, []byte("a")))
+	try2(tx.Leases.Forget(ctx, time.Now(), 1, 1))
 	if len(errs) > 0 {
 		return errs[0]
 	}

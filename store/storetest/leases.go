@@ -19,6 +19,7 @@ var leaseCases = map[string]func(*testing.T, store.Store){
 	"PrincipalsLease":  leasePrincipals,
 	"OneTransaction":   leaseWithOutbox,
 	"RollbackOfAGrant": leaseRollback,
+	"Requests":         leaseRequests,
 }
 
 func grant(t testing.TB, s store.Store, l store.Lease) error {
@@ -34,11 +35,11 @@ func leaseOf(t testing.TB, s store.Store, resource string) store.Lease {
 func leaseGrant(t *testing.T, s store.Store) {
 	for i, w := range weird {
 		l := store.Lease{
-			Resource: "r" + w, Epoch: int64(i) + 1, Nonce: []byte("n" + w), Holder: w, Worker: w, Request: w, Audience: []string{"a", "b"},
+			Resource: "r" + w, Epoch: int64(i) + 1, Nonce: []byte("n" + w), Holder: w, Worker: w, Request: w, Audience: []string{"a", "b"}, Sealed: []string{"c"},
 			TTL: 30 * time.Second, Closing: i%2 == 0, Acquired: epoch, Expires: epoch.Add(time.Minute), Changed: epoch,
 		}
 		if i%3 == 0 {
-			l.Until, l.Audience, l.Nonce = epoch.Add(time.Hour), nil, nil
+			l.Until, l.Audience, l.Sealed, l.Nonce = epoch.Add(time.Hour), nil, nil, nil
 		}
 		if err := grant(t, s, l); err != nil {
 			t.Fatal(err)
@@ -211,4 +212,46 @@ func leaseRollback(t *testing.T, s store.Store) {
 		t.Errorf("Update: %v", err)
 	}
 	code(t, "rolled back", failing(t, s, func(ctx context.Context, tx *store.Tx) (store.Lease, error) { return tx.Leases.Get(ctx, "r") }), headgate.CodeNotFound)
+}
+
+func leaseRequests(t *testing.T, s store.Store) {
+	asked := func(id string) string {
+		return string(read(t, s, func(ctx context.Context, tx *store.Tx) ([]byte, error) { return tx.Leases.Remembered(ctx, []byte(id)) }))
+	}
+	remember := func(id, what string, at time.Time) {
+		t.Helper()
+		err := s.Update(t.Context(), func(ctx context.Context, tx *store.Tx) error {
+			return tx.Leases.Remember(ctx, []byte(id), []byte(what), at)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	forget := func(before time.Time, most, limit int) (n int) {
+		t.Helper()
+		err := s.Update(t.Context(), func(ctx context.Context, tx *store.Tx) (err error) {
+			n, err = tx.Leases.Forget(ctx, before, most, limit)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	equal(t, "unknown", asked("one"), "")
+	remember("one\x00\xff", "a\x00\xff", epoch)
+	equal(t, "any bytes", asked("one\x00\xff"), "a\x00\xff")
+	remember("one\x00\xff", "b", epoch.Add(time.Minute))
+	equal(t, "anew", asked("one\x00\xff"), "b")
+	for i := range 10 {
+		remember(fmt.Sprint(i), "c", epoch.Add(time.Duration(i)*time.Second))
+	}
+	equal(t, "too old, by the limit", forget(epoch.Add(5*time.Second), 100, 3), 3)
+	equal(t, "too old", forget(epoch.Add(5*time.Second), 100, 100), 2)
+	equal(t, "the oldest", asked("4"), "")
+	equal(t, "the next", asked("5"), "c")
+	equal(t, "too many", forget(epoch, 2, 100), 4)
+	equal(t, "of the latest", asked("9")+asked("one\x00\xff"), "cb")
+	equal(t, "the rest", forget(epoch.Add(time.Hour), 2, 100), 2)
+	equal(t, "nothing left", forget(epoch.Add(time.Hour), 0, 100), 0)
 }

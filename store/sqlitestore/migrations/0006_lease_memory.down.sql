@@ -1,0 +1,2 @@
+DROP TABLE lease_requests;
+ALTER TABLE leases DROP COLUMN sealed;

@@ -104,21 +104,16 @@ func TestProvenSnapshotOfTheFutureIsNone(t *testing.T) {
 	r.Verify(20)
 }
 
-// The right to write messages may be taken from everybody but the relay.
+// Init may take the right to write messages from everybody but the relay.
 func TestRelayRunsWhereNobodyElseWritesMessages(t *testing.T) {
 	r := newRig(t, pgtest.URL(t))
 	ctx := context.Background()
-	r.exec(`REVOKE EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text), pg_logical_emit_message(boolean, text, bytea) FROM PUBLIC`)
-	r.exec(`GRANT EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text) TO headgate_relay`)
 	cfg := r.connect().Config()
 	role := "m" + strings.TrimPrefix(cfg.Database, "t_")
 	r.exec(`CREATE ROLE ` + role + ` LOGIN REPLICATION`)
 	t.Cleanup(func() { pgtest.Exec(t, pgtest.URL(t), `DROP ROLE `+role) })
 	t.Cleanup(func() { pgtest.Exec(t, pgtest.URL(t), `REVOKE headgate_relay FROM `+role) })
-	t.Cleanup(func() {
-		pgtest.Exec(t, r.db, `REVOKE ALL ON FUNCTION pg_logical_emit_message(boolean, text, text) FROM headgate_relay`)
-	})
-	must(t, pgrelay.Install(ctx, r.db, pgrelay.InstallOptions{Relay: role}))
+	must(t, pgrelay.Install(ctx, r.db, pgrelay.InstallOptions{Relay: role, Harden: true}))
 	if _, err := r.stranger().Exec(ctx, `SELECT pg_logical_emit_message(true, 'headgate.beat', 'x')`).ReadAll(); err == nil {
 		t.Error("a stranger writes messages")
 	}

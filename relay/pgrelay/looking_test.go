@@ -112,6 +112,7 @@ func TestInitGrantsWhatWasAddedSince(t *testing.T) {
 	t.Cleanup(func() { pgtest.Exec(t, pgtest.URL(t), `REVOKE headgate_relay FROM `+role) })
 	must(t, pgrelay.Install(ctx, r.db, pgrelay.InstallOptions{Relay: role}))
 	r.exec(`REVOKE SELECT ON headgate.outbox_rest FROM headgate_relay`)
+	r.exec(`UPDATE headgate.installation SET revision = 1`)
 	url := strings.Replace(r.db, cfg.User+"@", role+"@", 1)
 	const refused = "not everything can be examined"
 	if f := r.finding(url, refused); f == nil || !strings.Contains(f.Fix, "init") {

@@ -147,4 +147,5 @@ func (p *program) annotateNodes(l *lint) {
 		}
 	}
 	p.markSecrets()
+	p.indexNames()
 }

@@ -25,6 +25,9 @@ type Contract struct {
 	engine engine
 	avro   *avroProgram // nil for JSON Schema
 	tapes  *sync.Pool   // of *[]value
+	// diagnoses and repairs keep the memory of refusals for the next.
+	diagnoses *sync.Pool // of *diagnosis
+	repairs   *sync.Pool // of *repairer
 }
 
 // engine decides payloads. What it accepts, the general engine must accept too;
@@ -80,7 +83,9 @@ func Compile(subject string, version int, schema []byte, opts *CompileOpts) (*Co
 	}
 	c := &Contract{
 		schema: bytes.Clone(schema), policy: pol, prog: prog,
-		tapes: &sync.Pool{New: func() any { return new([]value) }},
+		tapes:     &sync.Pool{New: func() any { return new([]value) }},
+		diagnoses: &sync.Pool{New: func() any { return new(diagnosis) }},
+		repairs:   &sync.Pool{New: func() any { return new(repairer) }},
 	}
 	c.engine = chooseEngine(c, &opts.hooks)
 	c.ref = headgate.ContractRef{Subject: subject, Version: version, Digest: digest, Draft: opts.Draft}
@@ -125,10 +130,8 @@ func (c *Contract) Check(payload []byte) *headgate.Verdict {
 	if len(payload) <= MaxPayloadBytes && c.engine.accept(payload) {
 		return nil
 	}
-	verdict := c.diagnose(payload)
-	if len(verdict.Violations) == 0 {
-		return nil // more work than the fast engine does for a payload of its length
-	}
+	verdict, d := c.refuse(payload)
+	c.release(d)
 	return verdict
 }
 
@@ -229,38 +232,6 @@ func (e *evaluator) closed(rep *report) bool {
 		}
 	}
 	return ok
-}
-
-// diagnose makes the report on a payload that was not accepted. A report
-// without violations means that it is valid after all.
-func (c *Contract) diagnose(payload []byte) *headgate.Verdict {
-	verdict := &headgate.Verdict{Contract: c.ref}
-	if len(payload) > MaxPayloadBytes {
-		verdict.Violations = []headgate.Violation{tooLarge(len(payload))}
-		return verdict
-	}
-	lim := c.policy.limits()
-	if fault := jsontext.Check(payload, lim); fault != nil {
-		verdict.Violations = []headgate.Violation{c.prog.fault(fault)}
-		return verdict
-	}
-	buf := c.takeTape()
-	t, fault := readTape(payload, lim, *buf)
-	defer func() { c.giveTape(buf, t.values) }()
-	if fault != nil {
-		verdict.Violations = []headgate.Violation{c.prog.fault(fault)}
-		return verdict
-	}
-	e := newEvaluator(c.prog, &t)
-	e.applied = map[int32][]*node{}
-	rep := &report{t: &t}
-	valid := e.decide(rep)
-	rep.finish()
-	verdict.Violations, verdict.Truncated = e.violations(rep)
-	if len(verdict.Violations) == 0 && !valid {
-		verdict.Violations = []headgate.Violation{tooComplex()}
-	}
-	return verdict
 }
 
 func tooComplex() headgate.Violation {

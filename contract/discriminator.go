@@ -5,6 +5,7 @@ package contract
 type discriminator struct {
 	name  string
 	byKey map[string]int // scalarKey → branch
+	lazy  lazyWanted
 }
 
 // discSearch bounds the schemas looked at for one branch.

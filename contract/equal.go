@@ -39,6 +39,7 @@ type enumSet struct {
 	scalars map[string]int // the part of keys that are scalars
 	// composite is set when an array or object is among the values.
 	composite bool
+	lazy      lazyWanted
 }
 
 func newEnumSet(values []any) *enumSet {

@@ -28,7 +28,15 @@ type evaluator struct {
 	declared []uint64
 	undo     []int32
 	// applied lists the schemas that spoke about an object, for near names.
-	applied map[int32][]*node
+	applied appliedList
+	// Of reports: what objects declare and have, the merged values of unions,
+	// the distances between names that may still be worked out, and what was
+	// looked at in the search for names.
+	vocabularies   []vocabulary
+	nextVocabulary int
+	merged         map[*node]mergedWanted
+	distances      int
+	looked         int
 	// hiding says what reports may not show; nil: nothing.
 	hiding *hiding
 	key    []byte
@@ -36,10 +44,8 @@ type evaluator struct {
 }
 
 func newEvaluator(p *program, t *tape) *evaluator {
-	e := &evaluator{p: p, t: t, limit: budgetBase + budgetPerByte*len(t.text)}
-	if p.closing {
-		e.declared = make([]uint64, len(t.values)/64+1)
-	}
+	e := &evaluator{}
+	e.begin(p, t)
 	return e
 }
 

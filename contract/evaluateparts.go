@@ -49,8 +49,8 @@ func (n *node) trivial() bool {
 
 func (e *evaluator) object(n *node, v int32, ev *evals, rep *report) bool {
 	o, val := n.object, e.t.values[v]
-	if rep != nil && e.applied != nil {
-		e.applied[v] = append(e.applied[v], n)
+	if rep != nil && e.applied.on {
+		e.applied.add(v, n)
 	}
 	count := int(val.count)
 	e.work += count/4 + len(o.required)/8

@@ -60,7 +60,9 @@ type objectRules struct {
 	required           []string
 	requiredIndex      map[string]int
 	props              map[string]*node
-	names              []string // of props, ordered
+	names              []string            // of props, ordered
+	near               []nearName          // of names, in their order
+	aliases            map[string][]string // alias → names
 	patterns           []patternRule
 	hasAdditional      bool
 	additional         *node // of hasAdditional
@@ -123,6 +125,7 @@ type program struct {
 
 	repair    RepairMode
 	sensitive bool // some schema is
+	aliased   bool // some property has an alias
 
 	byAnchor  map[string][]*node // of dynamicTargets, while compiling
 	recursive []*node            // of recursiveTargets, while compiling

@@ -1,19 +1,23 @@
 package contract
 
 import (
+	"bytes"
+	"slices"
+
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/jsontext"
 )
 
 // Bounds of the search for a proposal. The work of all its checks together is
-// bounded too: see newRepairer.
+// bounded too, and that of the search for names: see repairer.begin.
 const (
 	maxRepairPayload  = 64 << 10 // bytes; larger payloads get none
 	maxRepairFindings = 64
 	maxRepairRounds   = 5
 	maxProposals      = 2
-	repairWorkBase    = 1 << 15
-	repairWorkPerByte = 8
+	repairWorkBase    = 1 << 14
+	repairWorkPerByte = 4
+	looksPerWork      = 4  // names that are looked at for one unit of work
+	bytesPerWork      = 16 // bytes that are read for one
 )
 
 // Repair returns the mode of repair that the schema names.
@@ -32,12 +36,25 @@ func (c *Contract) Repair() RepairMode {
 // The second result is the payload as mended by lossless steps alone, where the
 // contract asks for that and it can be done; it passes the contract.
 func (c *Contract) Report(payload []byte) (*headgate.Verdict, []byte) {
-	v := c.Check(payload)
-	if v == nil || c.Repair() == RepairOff || len(payload) > maxRepairPayload {
-		return v, nil
+	if c.Repair() == RepairOff || len(payload) > maxRepairPayload {
+		return c.Check(payload), nil
 	}
-	r := newRepairer(c, payload)
-	var mended []byte
+	if c.engine.accept(payload) {
+		return nil, nil
+	}
+	v, d := c.refuse(payload)
+	if v == nil {
+		return nil, nil
+	}
+	r := c.repairs.Get().(*repairer)
+	r.begin(c, payload, d)
+	mended := r.propose(v, payload)
+	r.end()
+	return v, mended
+}
+
+// propose adds the proposals to a verdict, and returns what is applied.
+func (r *repairer) propose(v *headgate.Verdict, payload []byte) (mended []byte) {
 	for _, level := range [...]repairLevel{levelLossless, levelHints, levelDrops} {
 		d := r.mend(payload, level)
 		if d == nil || len(v.Proposals) > 0 && sameProposal(&v.Proposals[0], d) {
@@ -45,8 +62,8 @@ func (c *Contract) Report(payload []byte) (*headgate.Verdict, []byte) {
 		}
 		v.Proposals = append(v.Proposals, d.proposal())
 		if level == levelLossless {
-			if c.Repair() == RepairLossless {
-				mended = d.text
+			if r.c.Repair() == RepairLossless {
+				mended = bytes.Clone(d.text)
 			}
 			break
 		}
@@ -54,7 +71,7 @@ func (c *Contract) Report(payload []byte) (*headgate.Verdict, []byte) {
 			break
 		}
 	}
-	return v, mended
+	return mended
 }
 
 // repairLevel says which steps may be taken.
@@ -66,30 +83,73 @@ const (
 	levelDrops                // guesses, but names are dropped rather than guessed
 )
 
-// repairer looks for ways to mend one payload.
+// repairer looks for ways to mend one payload. Its memory is reused.
 type repairer struct {
 	c    *Contract
-	work int // left for checks
+	work int // left
 	// known is what is wrong with the texts that were looked at: the levels begin
 	// with the same one, and often come to the same.
-	known map[string]*diagnosis
+	known   []examined
+	texts   [][]byte // memory of drafts
+	used    int      // of texts
+	stepper stepper
 }
 
-func newRepairer(c *Contract, payload []byte) *repairer {
-	return &repairer{c: c, work: repairWorkBase + repairWorkPerByte*len(payload), known: map[string]*diagnosis{}}
+// examined is a text that was looked at.
+type examined struct {
+	text  []byte
+	valid bool
+	d     *diagnosis // nil: valid, or it cannot be mended
+}
+
+// Bounds of what a repairer keeps for the next.
+const (
+	maxPooledText  = 1 << 14
+	maxPooledTexts = 8
+)
+
+// begin readies a repairer for a payload that was refused. It takes over the
+// diagnosis, which is nil where the text itself is at fault.
+func (r *repairer) begin(c *Contract, payload []byte, d *diagnosis) {
+	r.c, r.work = c, repairWorkBase+repairWorkPerByte*len(payload)
+	if d != nil {
+		r.keep(payload, d)
+	}
+}
+
+func (r *repairer) end() {
+	for i := range r.known {
+		r.c.release(r.known[i].d)
+	}
+	clear(r.known)
+	clear(r.stepper.out[:cap(r.stepper.out)])
+	texts := r.texts[:0]
+	for _, t := range r.texts {
+		if cap(t) <= maxPooledText && len(texts) < maxPooledTexts {
+			texts = append(texts, t)
+		}
+	}
+	c := r.c
+	*r = repairer{known: r.known[:0], texts: texts, stepper: stepper{renamed: r.stepper.renamed, out: r.stepper.out[:0]}}
+	c.repairs.Put(r)
+}
+
+// buffer returns memory for the text of a draft, which lives as long as the
+// repairer is at it.
+func (r *repairer) buffer(size int) []byte {
+	if r.used == len(r.texts) {
+		r.texts = append(r.texts, nil)
+	}
+	b := &r.texts[r.used]
+	r.used++
+	*b = slices.Grow((*b)[:0], size)
+	return *b
 }
 
 // draft is a payload on its way to be mended.
 type draft struct {
 	headgate.Proposal
 	text []byte
-}
-
-// diagnosis is what is wrong with a draft.
-type diagnosis struct {
-	e     *evaluator
-	rep   *report
-	valid bool
 }
 
 // mend takes steps until the payload is valid, and returns nil when it does
@@ -100,68 +160,66 @@ func (r *repairer) mend(payload []byte, level repairLevel) *draft {
 		return nil
 	}
 	for range maxRepairRounds {
-		g := r.diagnose(d.text)
+		x := r.examine(d.text)
 		switch {
-		case g == nil:
-			return nil
-		case g.valid:
+		case x.valid:
 			if len(d.Steps) == 0 || len(d.text) > maxRepairPayload {
 				return nil
 			}
 			return d
-		case level > levelLossless && r.unwrap(d, g):
+		case x.d == nil:
+			return nil
+		case level > levelLossless && r.unwrap(d, x.d):
 			continue
 		}
-		s := &stepper{e: g.e, level: level}
-		edits := s.edits(g.rep.list)
-		if len(edits) == 0 {
+		s, e := &r.stepper, &x.d.eval
+		s.e, s.level, s.search.name = e, level, nearName{}
+		e.looked = 0
+		edits := s.edits(x.d.rep.list)
+		r.work -= e.looked / looksPerWork
+		if len(edits) == 0 || r.work < 0 {
 			return nil
 		}
-		d.apply(g.e.t, edits)
+		r.apply(d, &x.d.tape, edits)
 	}
 	return nil
 }
 
-// diagnose lists the faults of a text; nil when it has more than can be mended
-// or when the work is used up.
-func (r *repairer) diagnose(text []byte) *diagnosis {
-	g, done := r.known[string(text)]
-	if !done {
-		g = r.examine(text)
-		r.known[string(text)] = g
+// examine looks at a text, once.
+func (r *repairer) examine(text []byte) examined {
+	for i := range r.known {
+		if bytes.Equal(r.known[i].text, text) {
+			return r.known[i]
+		}
 	}
-	return g
-}
-
-func (r *repairer) examine(text []byte) *diagnosis {
-	lim := r.c.policy.limits()
-	if jsontext.Check(text, lim) != nil {
-		return nil
+	r.work -= len(text) / bytesPerWork
+	if r.work < 0 {
+		return examined{}
 	}
-	t, fault := readTape(text, lim, nil)
+	if r.c.engine.accept(text) {
+		r.known = append(r.known, examined{text: text, valid: true})
+		return r.known[len(r.known)-1]
+	}
+	d, fault := r.c.examine(text)
 	if fault != nil {
-		return nil
+		return examined{}
 	}
-	e := newEvaluator(r.c.prog, &t)
-	e.limit = min(e.limit, r.work)
-	e.applied = map[int32][]*node{}
-	g := &diagnosis{e: e, rep: &report{t: &t}}
-	g.valid = e.decide(g.rep)
-	r.work -= e.work
-	g.rep.finish()
-	if !g.valid {
-		e.hideSensitive()
-	}
-	if e.over() || g.rep.size() > maxRepairFindings || !g.valid && g.rep.size() == 0 {
-		return nil
-	}
-	return g
+	return r.keep(text, d)
 }
 
-// passes reports whether a text is valid as it is.
-func (r *repairer) passes(text []byte) bool {
-	g := r.diagnose(text)
-	return g != nil && g.valid
+// keep notes a diagnosis, unless it has more than can be mended.
+func (r *repairer) keep(text []byte, d *diagnosis) examined {
+	e := &d.eval
+	x := examined{text: text, valid: d.valid && !e.over()}
+	r.work -= e.work
+	if size := d.rep.size(); x.valid || r.work < 0 || e.over() || size == 0 || size > maxRepairFindings {
+		r.c.release(d)
+	} else {
+		e.hideSensitive()
+		x.d = d
+	}
+	r.known = append(r.known, x)
+	return x
 }
 
 // sureUnwrap is low: the name that is lost may say the opposite of its value.
@@ -170,16 +228,16 @@ const sureUnwrap = 0.4
 // unwrap takes the only member of the root out, if that is a valid payload, a
 // payload can only be an object, and the contract has no member of that name.
 func (r *repairer) unwrap(d *draft, g *diagnosis) bool {
-	t := g.e.t
+	t := &g.tape
 	root := &t.values[0]
-	if root.kind != kindObject || root.count != 1 || len(t.name(1)) > maxPathToken || t.values[1].kind != kindObject || g.e.hiddenName(1) {
+	if root.kind != kindObject || root.count != 1 || len(t.name(1)) > maxPathToken || t.values[1].kind != kindObject || g.eval.hiddenName(1) {
 		return false
 	}
 	if n := r.c.prog.root; !n.wantsObject(8) || hasName(spread([]*node{n}), string(t.name(1))) {
 		return false
 	}
 	inner := t.raw(1)
-	if !r.passes(inner) {
+	if !r.examine(inner).valid {
 		return false
 	}
 	d.add(headgate.StepUnwrap, "", sureUnwrap, headgate.PatchOp{Op: "move", From: "/" + escapeToken(string(t.name(1))), Path: ""})

@@ -8,23 +8,8 @@ import (
 
 // BenchmarkReport measures refusals with proposals, beside those without.
 func BenchmarkReport(b *testing.B) {
-	document, deliveries := webhooks(b)
-	defs := definitionsOf(b, document)
 	small := compileOK(b, smallSchema)
-	large, largeContract := []byte(nil), (*Contract)(nil)
-	for _, w := range deliveries {
-		if len(w.Payload) < 7500 || len(w.Payload) > 9000 {
-			continue
-		}
-		bundle, err := Bundle(document, w.pointer(defs))
-		if err != nil {
-			b.Fatal(err)
-		}
-		large, largeContract = bytes.Replace(w.Payload, []byte(`"node_id":"`), []byte(`"nodeId":"`), 1), compileOK(b, string(bundle))
-		if largeContract.Check(large) != nil {
-			break
-		}
-	}
+	largeContract, large := refusedWebhook(b)
 	for _, c := range []struct {
 		name     string
 		contract *Contract
@@ -51,5 +36,47 @@ func BenchmarkReport(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// refusedWebhook returns a real delivery of about 8 KB with one name misspelt,
+// and its contract.
+func refusedWebhook(b *testing.B) (*Contract, []byte) {
+	document, deliveries := webhooks(b)
+	defs := definitionsOf(b, document)
+	for _, w := range deliveries {
+		if len(w.Payload) < 7500 || len(w.Payload) > 9000 {
+			continue
+		}
+		bundle, err := Bundle(document, w.pointer(defs))
+		if err != nil {
+			b.Fatal(err)
+		}
+		c := compileOK(b, string(bundle))
+		wrong := bytes.Replace(w.Payload, []byte(`"node_id":"`), []byte(`"nodeId":"`), 1)
+		if c.Check(wrong) != nil {
+			return c, wrong
+		}
+	}
+	b.Fatal("no delivery is of that size")
+	return nil, nil
+}
+
+// Proposals cost a refusal a few allocations, whatever the payload's size: what
+// a report is worked out with is used again.
+func TestProposalsAllocateLittle(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector makes pools forget")
+	}
+	schema := `{"type":"object","additionalProperties":false,"required":["order_id"],"properties":{
+		"order_id":{"type":"string"},"lines":{"type":"array","items":{"type":"object","properties":{"sku":{"type":"string"}}}}}}`
+	c := compileOK(t, schema)
+	for _, lines := range []int{10, 1000} {
+		payload := []byte(`{"orderId":"1","lines":[` + strings.Repeat(`{"sku":"A-1"},`, lines) + `{"sku":"A-2"}]}`)
+		check := testing.AllocsPerRun(200, func() { c.Check(payload) })
+		report := testing.AllocsPerRun(200, func() { c.Report(payload) })
+		if report > check+20 || check > 60 {
+			t.Errorf("%d bytes: %.0f allocations for a refusal, %.0f with proposals", len(payload), check, report)
+		}
 	}
 }

@@ -514,7 +514,8 @@ func TestRepairIsBounded(t *testing.T) {
 		if v == nil || len(v.Proposals) > 0 || mended != nil {
 			t.Errorf("%.40s…: %+v", payload, v)
 		}
-		r := newRepairer(c, []byte(payload))
+		r := &repairer{}
+		r.begin(c, []byte(payload), nil)
 		for level := range levelDrops + 1 {
 			r.mend([]byte(payload), level)
 		}

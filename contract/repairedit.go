@@ -46,7 +46,7 @@ func (x *edit) inserts() bool { return x.start == x.end }
 
 // apply makes the edits, which are those of one round. Those that touch what
 // another one changes are left for the next round.
-func (d *draft) apply(t *tape, edits []edit) {
+func (r *repairer) apply(d *draft, t *tape, edits []edit) {
 	slices.SortStableFunc(edits, func(a, b edit) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end))
 	})
@@ -70,7 +70,11 @@ func (d *draft) apply(t *tape, edits []edit) {
 		taken = append(taken, x)
 		end = x.end
 	}
-	out := make([]byte, 0, len(t.text)+64)
+	size := len(t.text)
+	for i := range taken {
+		size += len(taken[i].text)
+	}
+	out := r.buffer(size)
 	at := int32(0)
 	for i := range taken {
 		out = append(append(out, t.text[at:taken[i].start]...), taken[i].text...)

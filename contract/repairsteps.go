@@ -1,7 +1,7 @@
 package contract
 
 import (
-	"strings"
+	"slices"
 
 	"github.com/headgate/headgate"
 )
@@ -10,7 +10,8 @@ import (
 type stepper struct {
 	e       *evaluator
 	level   repairLevel
-	renamed map[int32]bool
+	search  nearSearch
+	renamed []int32
 	out     []edit
 }
 
@@ -19,7 +20,7 @@ type stepper struct {
 // round may be one that a step of the first uncovers, so what there is goes
 // first.
 func (s *stepper) edits(faults []finding) []edit {
-	s.renamed = map[int32]bool{}
+	s.renamed, s.out = s.renamed[:0], s.out[:0]
 	open := 0
 	for pass := range 2 { // names that are missing first: they use up unknown ones
 		for i := range faults {
@@ -75,7 +76,7 @@ func (s *stepper) drop(v int32, step headgate.RepairStep, confidence float64) bo
 
 // rename gives a member another name, unless its own may not be shown.
 func (s *stepper) rename(v int32, kind nameKind, name string) bool {
-	s.renamed[v] = true
+	s.renamed = append(s.renamed, v)
 	return s.e.hiddenPath(v) < 0 && s.take(s.e.t.rename(v, kind.step, kind.confidence, name))
 }
 
@@ -88,18 +89,23 @@ const (
 // missing renames a member that is likely the missing one, or adds the only
 // value that there is for it.
 func (s *stepper) missing(f *finding) bool {
-	for _, kind := range s.nameKinds() {
-		var found []int32
-		for _, v := range s.strangers(f.val, f.n) {
-			if !s.renamed[v] && kind.matches(s, f.val, f.n, string(s.e.t.name(v)), f.name) {
-				found = append(found, v)
+	v := s.e.vocabulary(f.val, f.n)
+	want := newNearName(f.name)
+	for _, kind := range s.kinds() {
+		s.e.looked += len(v.strangers)
+		var found *stranger
+		for i := range v.strangers {
+			x := &v.strangers[i]
+			if slices.Contains(s.renamed, x.val) || !s.standsFor(kind, v, x, &want, false) || !s.e.stray(v, x) {
+				continue
 			}
+			if found != nil {
+				return false // who could say which one
+			}
+			found = x
 		}
-		if len(found) > 1 {
-			return false // who could say which one
-		}
-		if len(found) == 1 && s.unambiguous(kind, found[0], f.n, f.name) {
-			return s.rename(found[0], kind, f.name)
+		if found != nil && s.unambiguous(kind, v, found, f.name) && s.e.distances > 0 {
+			return s.rename(found.val, kind, f.name)
 		}
 	}
 	if s.level == levelLossless || s.e.hiddenProperty(f.val, f.name) || s.e.hiddenPath(f.val) >= 0 {
@@ -130,102 +136,81 @@ func onlyValue(n *node) []byte {
 
 // nameKind is one way in which a name may stand for a declared one.
 type nameKind struct {
+	like       likeness
 	step       headgate.RepairStep
 	confidence float64
-	matches    func(s *stepper, object int32, n *node, name, declared string) bool
 }
 
-// nameKinds lists the ways that the level allows, the surest first.
-func (s *stepper) nameKinds() []nameKind {
-	kinds := []nameKind{
-		{headgate.StepAlias, 1, func(s *stepper, object int32, n *node, name, declared string) bool {
-			return s.e.isAlias(object, n, name, declared)
-		}},
-		{headgate.StepSpelling, 1, func(_ *stepper, _ int32, _ *node, name, declared string) bool {
-			return foldName(name) == foldName(declared)
-		}},
-	}
+type likeness uint8
+
+const (
+	likeAlias likeness = iota
+	likeFolded
+	likeWords
+	likeNear
+)
+
+// nameKinds lists the ways, the surest first. Those from guessKinds on are
+// guesses.
+var nameKinds = [...]nameKind{
+	{likeAlias, headgate.StepAlias, 1},
+	{likeFolded, headgate.StepSpelling, 1},
+	{likeWords, headgate.StepRename, sureTokens},
+	{likeNear, headgate.StepRename, sureNear},
+}
+
+const guessKinds = 2
+
+// kinds lists the ways that the level allows.
+func (s *stepper) kinds() []nameKind {
 	if s.level == levelHints {
-		kinds = append(kinds,
-			nameKind{headgate.StepRename, sureTokens, func(_ *stepper, _ int32, _ *node, name, declared string) bool {
-				set := tokenSet(name)
-				return set != "" && set == tokenSet(declared)
-			}},
-			nameKind{headgate.StepRename, sureNear, func(_ *stepper, _ int32, _ *node, name, declared string) bool {
-				return len(nearest(name, []string{declared})) == 1
-			}})
+		return nameKinds[:]
 	}
-	return kinds
+	return nameKinds[:guessKinds]
 }
 
-// foldName leaves case and the signs between words out of a name. A name of
-// signs alone is like no other.
-func foldName(name string) string {
-	folded := strings.Map(func(r rune) rune {
-		switch {
-		case r == '_' || r == '-' || r == ' ' || r == '.':
-			return -1
-		case 'A' <= r && r <= 'Z':
-			return r + 'a' - 'A'
+// standsFor reports whether the name of a member stands, in one way, for a
+// declared one. The caller goes through declared names for one member, or
+// through members for one declared name.
+func (s *stepper) standsFor(kind nameKind, v *vocabulary, x *stranger, declared *nearName, oneMember bool) bool {
+	name := &x.near
+	switch kind.like {
+	case likeAlias:
+		return slices.Contains(s.e.aliases(v, x), declared.text)
+	case likeFolded:
+		return sameFolded(name, declared)
+	case likeWords:
+		if name.sum != declared.sum {
+			return false
 		}
-		return r
-	}, name)
-	if folded == "" {
-		return name
+		set := tokenSet(name.text)
+		return set != "" && set == tokenSet(declared.text)
 	}
-	return folded
-}
-
-// absent lists the declared names that the object does not have.
-func (s *stepper) absent(object int32, n *node) []string {
-	known := map[string]bool{}
-	n.declaredNames(known, 4)
-	for _, a := range s.e.applied[object] {
-		a.declaredNames(known, 4)
+	if name.runes < 0 || declared.runes < 0 {
+		return false
 	}
-	end := s.e.t.values[object].next
-	for child := object + 1; child < end; child = s.e.t.values[child].next {
-		delete(known, string(s.e.t.name(child)))
+	limit := nearLimit(len(name.text))
+	if name.sum != declared.sum && !mayBeWithin(name, declared, limit) {
+		return false
 	}
-	return sortedKeys(known)
-}
-
-// strangers lists the members of an object that no schema that applied to it
-// declares, by a pattern neither.
-func (s *stepper) strangers(object int32, n *node) []int32 {
-	known := map[string]bool{}
-	n.declaredNames(known, 4)
-	for _, a := range s.e.applied[object] {
-		a.declaredNames(known, 4)
+	fixed, other := declared, name
+	if oneMember {
+		fixed, other = name, declared
 	}
-	var out []int32
-	end := s.e.t.values[object].next
-	for child := object + 1; child < end && len(out) < nearCandidates; child = s.e.t.values[child].next {
-		if v := &s.e.t.values[child]; v.nameEnd-v.nameStart <= maxPathToken+2 && !known[string(s.e.t.name(child))] && !s.fitsPattern(child, object, n) {
-			out = append(out, child)
-		}
+	if s.search.name.text != fixed.text {
+		s.search.begin(*fixed, &s.e.distances)
 	}
-	return out
-}
-
-// fitsPattern reports whether a schema that applied to the object has a pattern
-// that the member's name matches: it is meant to have that name.
-func (s *stepper) fitsPattern(member, object int32, n *node) bool {
-	name := s.e.t.name(member)
-	for _, a := range append([]*node{n}, s.e.applied[object]...) {
-		if a.object != nil && a.object.fitsPattern(name) {
-			return true
-		}
-	}
-	return false
+	s.search.limit = limit
+	_, ok := s.search.like(other)
+	return ok
 }
 
 // unambiguous reports whether a member stands, in this way, for one declared
 // name alone.
-func (s *stepper) unambiguous(kind nameKind, member int32, n *node, want string) bool {
-	object, name := s.e.t.values[member].parent, string(s.e.t.name(member))
-	for _, declared := range s.absent(object, n) {
-		if declared != want && kind.matches(s, object, n, name, declared) {
+func (s *stepper) unambiguous(kind nameKind, v *vocabulary, x *stranger, want string) bool {
+	s.e.looked += len(v.declared)
+	for _, d := range v.declared {
+		if d.text != want && s.standsFor(kind, v, x, d, true) && v.absent(d.text) {
 			return false
 		}
 	}
@@ -234,36 +219,40 @@ func (s *stepper) unambiguous(kind nameKind, member int32, n *node, want string)
 
 // unknown renames a member that stands for a declared one, or drops it.
 func (s *stepper) unknown(f *finding) bool {
-	if s.renamed[f.val] {
+	if slices.Contains(s.renamed, f.val) {
 		return true
 	}
-	object, name := s.e.t.values[f.val].parent, string(s.e.t.name(f.val))
 	if f.keyword == "propertyNames" {
 		return s.level > levelLossless && s.dropMember(f.val)
 	}
-	absent := s.absent(object, f.n)
-	for _, kind := range s.nameKinds() {
-		var found []string
-		for _, declared := range absent {
-			if kind.matches(s, object, f.n, name, declared) {
-				found = append(found, declared)
+	v := s.e.vocabulary(s.e.t.values[f.val].parent, f.n)
+	x := &stranger{val: f.val, near: newNearName(string(s.e.t.name(f.val)))}
+	for _, kind := range s.kinds() {
+		s.e.looked += len(v.declared)
+		var found *nearName
+		tie := false
+		for _, d := range v.declared {
+			if s.standsFor(kind, v, x, d, true) && v.absent(d.text) {
+				tie = tie || found != nil
+				found = d
 			}
 		}
-		if len(found) > 1 {
-			break // a tie is refused
+		if tie {
+			break // it is refused
 		}
-		if len(found) == 1 && s.onlyOne(kind, f, found[0]) {
-			return s.rename(f.val, kind, found[0])
+		if found != nil && s.onlyOne(kind, v, f.val, found) && s.e.distances > 0 {
+			return s.rename(f.val, kind, found.text)
 		}
 	}
 	return s.level > levelLossless && s.dropMember(f.val)
 }
 
 // onlyOne reports whether no other member stands for the declared name too.
-func (s *stepper) onlyOne(kind nameKind, f *finding, declared string) bool {
-	object := s.e.t.values[f.val].parent
-	for _, v := range s.strangers(object, f.n) {
-		if v != f.val && kind.matches(s, object, f.n, string(s.e.t.name(v)), declared) {
+func (s *stepper) onlyOne(kind nameKind, v *vocabulary, val int32, declared *nearName) bool {
+	s.e.looked += len(v.strangers)
+	for i := range v.strangers {
+		x := &v.strangers[i]
+		if x.val != val && s.standsFor(kind, v, x, declared, false) && s.e.stray(v, x) {
 			return false
 		}
 	}

@@ -20,7 +20,7 @@ func (r *repairer) mendText(d *draft, level repairLevel) bool {
 		return true
 	}
 	raw := bytes.Trim(d.text, " \t\r\n")
-	if len(raw) < 2 || raw[0] != '"' || r.passes(d.text) {
+	if len(raw) < 2 || raw[0] != '"' || r.examine(d.text).valid {
 		return true
 	}
 	inner := jsontext.Unquote(nil, raw)

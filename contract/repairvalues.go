@@ -118,74 +118,30 @@ func (s *stepper) notInEnum(f *finding) bool {
 	if s.level == levelLossless {
 		return false
 	}
-	if f.words == nil {
-		if text := s.literalLike(f); text != nil {
+	list, v := f.wanted(), &s.e.t.values[f.val]
+	if f.list == nil && v.kind < kindArray {
+		got := string(s.e.t.raw(f.val))
+		if v.kind == kindString {
+			got = string(s.e.t.str(f.val))
+		}
+		if text := list.writtenAs(got, v.kind == kindString); text != nil {
 			return s.replace(f.val, headgate.StepNearestValue, 0.9, text)
 		}
 	}
-	v := &s.e.t.values[f.val]
 	if v.kind != kindString {
 		return false
 	}
-	var plain []string
-	for _, w := range wantedWords(f) {
-		if p, err := strconv.Unquote(w); err == nil {
-			plain = append(plain, p)
-		}
-	}
 	got := string(s.e.t.str(f.val))
-	var same []string
-	for _, p := range plain {
-		if foldName(strings.TrimSpace(got)) == foldName(p) {
-			same = append(same, p)
-		}
-	}
-	near := nearest(got, plain)
-	switch {
-	case len(same) == 1:
+	same := list.folded(strings.TrimSpace(got))
+	if len(same) == 1 {
 		return s.replace(f.val, headgate.StepNearestValue, 0.95, jsontext.AppendString(nil, same[0]))
-	case len(same) == 0 && len(near) == 1:
+	}
+	s.e.looked += len(list.names)
+	near := list.near(got, &s.e.distances)
+	if len(same) == 0 && len(near) == 1 && s.e.distances > 0 {
 		return s.replace(f.val, headgate.StepNearestValue, 0.6, jsontext.AppendString(nil, near[0]))
 	}
 	return false
-}
-
-// literalLike returns the only allowed value that is written as the value's
-// text is, quotes aside: 5 for "5", true for "TRUE".
-func (s *stepper) literalLike(f *finding) []byte {
-	var all []literal
-	switch {
-	case f.keyword == "const" && f.n.konst != nil:
-		all = []literal{*f.n.konst}
-	case f.keyword == "enum" && f.n.enum != nil:
-		all = f.n.enum.values
-	}
-	v := &s.e.t.values[f.val]
-	if v.kind >= kindArray {
-		return nil
-	}
-	got := string(s.e.t.raw(f.val))
-	if v.kind == kindString {
-		got = string(s.e.t.str(f.val))
-	}
-	var found []byte
-	for _, l := range all {
-		text := fallbackOf(l.value)
-		if text == nil || text[0] == '{' || text[0] == '[' || text[0] == '"' && v.kind == kindString {
-			continue
-		}
-		plain := string(text)
-		if text[0] == '"' {
-			plain = string(unquote(text, bytes.IndexByte(text, '\\') >= 0))
-		}
-		if strings.EqualFold(plain, got) {
-			if found != nil {
-				return nil
-			}
-			found = text
-		}
-	}
-	return found
 }
 
 // badFormat writes a string in the form that its format wants.

@@ -16,8 +16,9 @@ type finding struct {
 	keyword string
 	arg     int // a count or an index, by keyword
 	arg2    int
-	types   typeSet  // of wrong_type, over several branches
-	words   []string // wanted values, over several branches, or the name that asks
+	types   typeSet     // of wrong_type, over several branches
+	words   []string    // missing names, over several branches, or the name that asks
+	list    *wantedList // what several branches want
 }
 
 // maxFindings bounds what a report keeps; the first in order are kept.
@@ -152,16 +153,34 @@ func (e *evaluator) explainDiscriminated(n *node, u *union, keyword string, v in
 		return
 	}
 	child := e.find(v, u.disc.name)
-	for _, b := range u.branches { // what any branch declares is not unknown
-		br := e.diagnose(b, 0, v)
-		e.restore(br.marks)
-	}
-	words := literalWords(u.disc.byKey)
+	e.declareBranches(u, v)
+	list := u.disc.wantedList()
 	if child < 0 {
-		rep.add(finding{code: headgate.ViolationMissingRequired, val: v, name: u.disc.name, n: n, keyword: keyword, words: words})
+		rep.add(finding{code: headgate.ViolationMissingRequired, val: v, name: u.disc.name, n: n, keyword: keyword, list: list})
 		return
 	}
-	rep.add(finding{code: headgate.ViolationNotInEnum, val: child, n: n, keyword: keyword, words: words})
+	rep.add(finding{code: headgate.ViolationNotInEnum, val: child, n: n, keyword: keyword, list: list})
+}
+
+// maxSpokenBranches bounds the branches that are asked what they declare when
+// nobody can say which one was meant.
+const maxSpokenBranches = 16
+
+// declareBranches takes as declared what any branch of a union declares; of a
+// union of many branches, all that the value holds.
+func (e *evaluator) declareBranches(u *union, v int32) {
+	switch {
+	case e.declared == nil:
+	case len(u.branches) > maxSpokenBranches:
+		for i := v + 1; i < e.t.values[v].next; i++ {
+			e.declare(i)
+		}
+		e.work += int(e.t.values[v].next-v) / 4
+	default:
+		for _, b := range u.branches {
+			e.restore(e.diagnose(b, 0, v).marks)
+		}
+	}
 }
 
 // branchReport is why one branch of a union does not match.
@@ -224,7 +243,7 @@ func (b *branchReport) misnamed(t *tape, v int32) int {
 // the same place: what is wanted is any of their values.
 func (e *evaluator) mergeValues(n *node, keyword string, branches []*branchReport, rep *report) bool {
 	place := int32(-1)
-	var words []string
+	from := make([]wantedSource, 0, len(branches))
 	for _, b := range branches {
 		found := false
 		for _, f := range b.list {
@@ -235,18 +254,17 @@ func (e *evaluator) mergeValues(n *node, keyword string, branches []*branchRepor
 				continue
 			}
 			place, found = f.val, true
-			words = append(words, wantedWords(&f)...)
+			from = append(from, wantedSource{f.n, f.keyword, f.list})
 			break
 		}
 		if !found {
 			return false
 		}
 	}
-	slices.Sort(words)
 	for _, b := range branches {
 		e.restore(b.marks)
 	}
-	rep.add(finding{code: headgate.ViolationNotInEnum, val: place, n: n, keyword: keyword, words: slices.Compact(words)})
+	rep.add(finding{code: headgate.ViolationNotInEnum, val: place, n: n, keyword: keyword, list: e.merge(n, from)})
 	return true
 }
 

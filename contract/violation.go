@@ -3,7 +3,6 @@ package contract
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/headgate/headgate"
@@ -73,9 +72,9 @@ func (e *evaluator) explain(f *finding, v *headgate.Violation) {
 			v.Fix = fmt.Sprintf("Set %s to %s.", pointerWords(v.At), v.Want)
 			return
 		}
-		words := wantedWords(f)
-		v.Want = oneOfWords(words)
-		v.Near = e.nearValues(f.val, words)
+		list := f.wanted()
+		v.Want = oneOfWords(list.words)
+		v.Near = e.nearValues(f.val, list)
 		v.Fix = fmt.Sprintf("Set %s to %s.", pointerWords(v.At), v.Want)
 		if len(v.Near) > 0 {
 			v.Fix = fmt.Sprintf("Set %s to %s.", pointerWords(v.At), v.Near[0])
@@ -190,8 +189,8 @@ func (e *evaluator) explainMissing(f *finding, v *headgate.Violation) {
 	v.Want = "any value"
 	if e.hiddenProperty(f.val, f.name) {
 		v.Want = "a value that the contract marks as sensitive"
-	} else if f.code == headgate.ViolationMissingRequired && f.words != nil {
-		v.Want = oneOfWords(f.words)
+	} else if f.list != nil {
+		v.Want = oneOfWords(f.list.words)
 	} else if sub := f.n.property(f.name, 8); sub != nil {
 		v.Want = describe(sub)
 	}
@@ -213,28 +212,31 @@ func (e *evaluator) explainMissing(f *finding, v *headgate.Violation) {
 // meantFor lists the members that are likely the missing one under another
 // name: its aliases, or else what is near.
 func (e *evaluator) meantFor(f *finding) []string {
-	var aliases []string
-	strangers := e.strangers(f.val, f.n)
-	for _, name := range strangers {
-		if e.isAlias(f.val, f.n, name, f.name) {
-			aliases = append(aliases, name)
+	v := e.vocabulary(f.val, f.n)
+	if e.p.aliased {
+		var out []string
+		for i := range v.strangers {
+			if s := &v.strangers[i]; len(out) < nearMax && slices.Contains(e.aliases(v, s), f.name) {
+				out = append(out, strings.Clone(s.near.text))
+			}
+		}
+		if out != nil {
+			return out
 		}
 	}
-	if len(aliases) > 0 {
-		return aliases[:min(len(aliases), nearMax)]
+	var search nearSearch
+	if !search.start(f.name, &e.distances) {
+		return nil
 	}
-	return nearest(f.name, strangers)
-}
-
-// isAlias reports whether a schema that applied to the object has the name as
-// an alias of the declared one.
-func (e *evaluator) isAlias(object int32, n *node, name, declared string) bool {
-	for _, a := range append([]*node{n}, e.applied[object]...) {
-		if sub := a.property(declared, 8); sub != nil && sub.hasAlias(name) {
-			return true
-		}
+	for i := range v.strangers {
+		s := &v.strangers[i]
+		search.offer(&s.near, func(string) bool { return e.stray(v, s) })
 	}
-	return false
+	out := search.found()
+	for i := range out { // not to keep the payload
+		out[i] = strings.Clone(out[i])
+	}
+	return out
 }
 
 // property finds what a schema says about a property, also through references
@@ -248,56 +250,15 @@ func (n *node) property(name string, steps int) *node {
 			return sub
 		}
 	}
-	for _, c := range append([]*node{n.ref}, n.allOf...) {
+	if sub := n.ref.property(name, steps-1); sub != nil {
+		return sub
+	}
+	for _, c := range n.allOf {
 		if sub := c.property(name, steps-1); sub != nil {
 			return sub
 		}
 	}
 	return nil
-}
-
-// declaredNames lists the properties that a schema declares, also through
-// references and unions.
-func (n *node) declaredNames(into map[string]bool, steps int) {
-	if n == nil || steps == 0 || len(into) > nearCandidates {
-		return
-	}
-	if n.object != nil {
-		for _, name := range n.object.names {
-			into[name] = true
-		}
-	}
-	n.ref.declaredNames(into, steps-1)
-	for _, c := range n.allOf {
-		c.declaredNames(into, steps-1)
-	}
-	for _, u := range []*union{n.anyOf, n.oneOf} {
-		if u != nil {
-			for _, c := range u.branches {
-				c.declaredNames(into, steps-1)
-			}
-		}
-	}
-	n.then.declaredNames(into, steps-1)
-	n.otherwise.declaredNames(into, steps-1)
-}
-
-// strangers lists the members of an object that the schema does not declare.
-func (e *evaluator) strangers(v int32, n *node) []string {
-	known := map[string]bool{}
-	n.declaredNames(known, 4)
-	var out []string
-	end := e.t.values[v].next
-	for child := v + 1; child < end && len(out) < nearCandidates; child = e.t.values[child].next {
-		m := &e.t.values[child]
-		if m.nameEnd-m.nameStart > nearLength+2 {
-			continue
-		}
-		if name := string(e.t.name(child)); !known[name] {
-			out = append(out, name)
-		}
-	}
-	return out
 }
 
 func (e *evaluator) explainUnknown(f *finding, v *headgate.Violation) {
@@ -308,32 +269,36 @@ func (e *evaluator) explainUnknown(f *finding, v *headgate.Violation) {
 		v.Fix = fmt.Sprintf("Rename or remove the property %s: its name must be %s.", clipQuote(name), describeName(f.n.object.propertyNames))
 		return
 	}
-	known := map[string]bool{}
-	f.n.declaredNames(known, 4)
-	for _, n := range e.applied[parent] {
-		n.declaredNames(known, 4)
-	}
-	end := e.t.values[parent].next
-	for child := parent + 1; child < end; child = e.t.values[child].next {
-		delete(known, string(e.t.name(child)))
-	}
 	v.Want = "no property of this name"
 	if e.hiddenName(f.val) {
 		v.Fix = fmt.Sprintf("Remove the property at line %d, column %d from %s, or give it a name that the contract has.", v.Line, v.Column, pointerWords(e.pointer(parent)))
 		return
 	}
-	v.Near = nearest(name, sortedKeys(known))
-	for _, declared := range sortedKeys(known) {
-		if e.isAlias(parent, f.n, name, declared) {
-			v.Near = []string{declared} // it is said, not guessed
-			break
-		}
-	}
+	v.Near = e.nearDeclared(parent, f.n, name)
 	v.Fix = fmt.Sprintf("Remove the property %s from %s.", clipQuote(name), pointerWords(e.pointer(parent)))
 	if len(v.Near) > 0 {
 		v.Fix = fmt.Sprintf("Rename the property %s of %s to %s, or remove it.", clipQuote(name), pointerWords(e.pointer(parent)), clipQuote(v.Near[0]))
 	}
 	v.Near = clipAll(v.Near)
+}
+
+// nearDeclared lists the declared names that an object lacks and that one of
+// its members is likely meant to have.
+func (e *evaluator) nearDeclared(object int32, n *node, name string) []string {
+	v := e.vocabulary(object, n)
+	for _, declared := range e.aliased(v, name) {
+		if v.absent(declared) {
+			return []string{declared} // it is said, not guessed
+		}
+	}
+	search := nearSearch{byText: true}
+	if !search.start(name, &e.distances) {
+		return nil
+	}
+	for _, d := range v.declared {
+		search.offer(d, v.absent)
+	}
+	return search.found()
 }
 
 func describeName(n *node) string {
@@ -349,24 +314,15 @@ func describeName(n *node) string {
 }
 
 // nearValues lists the wanted values that a string is close to.
-func (e *evaluator) nearValues(i int32, words []string) []string {
+func (e *evaluator) nearValues(i int32, list *wantedList) []string {
 	v := &e.t.values[i]
 	if v.kind != kindString || v.end-v.start > nearLength+2 || e.hidden(i) {
 		return nil
 	}
-	var plain []string
-	for _, w := range words {
-		if s, err := strconv.Unquote(w); err == nil {
-			plain = append(plain, s)
-		}
-	}
 	got := string(e.t.str(i))
-	near := nearest(got, plain)
-	for _, p := range plain { // another case is nearest of all
-		if p != got && strings.EqualFold(p, got) {
-			near = slices.Insert(slices.DeleteFunc(near, func(s string) bool { return s == p }), 0, p)
-			break
-		}
+	near := list.near(got, &e.distances)
+	if p := list.otherCase(got); p != "" { // nearest of all
+		near = slices.Insert(slices.DeleteFunc(near, func(s string) bool { return s == p }), 0, p)
 	}
 	if len(near) > nearMax {
 		near = near[:nearMax]

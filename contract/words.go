@@ -46,23 +46,6 @@ func literalWords(keys map[string]int) []string {
 	return out
 }
 
-// wantedWords lists the values that a finding asks for.
-func wantedWords(f *finding) []string {
-	switch {
-	case f.words != nil:
-		return f.words
-	case f.keyword == "const":
-		return []string{literalText(f.n.konst.value)}
-	case f.keyword == "enum":
-		out := make([]string, len(f.n.enum.values))
-		for i, v := range f.n.enum.values {
-			out[i] = literalText(v.value)
-		}
-		return out
-	}
-	return nil
-}
-
 // oneOfWords joins values for reading, at most maxListed of them.
 func oneOfWords(words []string) string {
 	if len(words) == 1 {
@@ -110,7 +93,7 @@ func describe(n *node) string {
 	case n.konst != nil:
 		return literalText(n.konst.value)
 	case n.enum != nil:
-		return oneOfWords(wantedWords(&finding{n: n, keyword: "enum"}))
+		return oneOfWords(n.enum.wantedList().words)
 	case n.format != nil:
 		if n.types&typeNull != 0 {
 			return n.format.want + ", or null"

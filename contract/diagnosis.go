@@ -1,0 +1,118 @@
+package contract
+
+import (
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/jsontext"
+)
+
+// diagnosis is one text with all that is wrong with it. Its memory is reused:
+// what leaves the package is copied out of it.
+type diagnosis struct {
+	tape  tape
+	eval  evaluator
+	rep   report
+	valid bool
+}
+
+// Bounds of what a diagnosis keeps for the next.
+const (
+	maxPooledFindings = 256
+	maxPooledApplied  = 4096
+)
+
+// examine lists the faults of a text; or it names the first fault of the text
+// itself. The diagnosis is to be released.
+func (c *Contract) examine(text []byte) (*diagnosis, *jsontext.Fault) {
+	lim := c.policy.limits()
+	if fault := jsontext.Check(text, lim); fault != nil {
+		return nil, fault
+	}
+	d := c.diagnoses.Get().(*diagnosis)
+	var fault *jsontext.Fault
+	if d.tape, fault = readTape(text, lim, d.tape.values); fault != nil {
+		c.release(d)
+		return nil, fault
+	}
+	e := &d.eval
+	e.begin(c.prog, &d.tape)
+	e.applied.on = true
+	e.distances = nearDistances
+	d.rep.t = &d.tape
+	d.valid = e.decide(&d.rep)
+	d.rep.finish()
+	return d, nil
+}
+
+// release gives the memory of a diagnosis back; nil is none.
+func (c *Contract) release(d *diagnosis) {
+	if d == nil {
+		return
+	}
+	if cap(d.tape.values) > maxPooledValues || cap(d.rep.list) > maxPooledFindings || cap(d.eval.applied.list) > maxPooledApplied {
+		return
+	}
+	d.tape.text = nil
+	clear(d.rep.list)
+	d.rep = report{list: d.rep.list[:0]}
+	d.eval.end()
+	c.diagnoses.Put(d)
+}
+
+// begin readies an evaluator whose memory is used again.
+func (e *evaluator) begin(p *program, t *tape) {
+	e.p, e.t, e.limit = p, t, budgetBase+budgetPerByte*len(t.text)
+	if !p.closing {
+		return
+	}
+	words := len(t.values)/64 + 1
+	if cap(e.declared) < words {
+		e.declared = make([]uint64, words)
+		return
+	}
+	e.declared = e.declared[:words]
+	clear(e.declared)
+}
+
+// end drops what belongs to one payload.
+func (e *evaluator) end() {
+	vocabularies := e.vocabularies
+	for i := range vocabularies {
+		v := &vocabularies[i]
+		if len(v.declared) > maxPooledVocabulary || cap(v.strangers) > maxPooledVocabulary || cap(v.from) > maxPooledVocabulary {
+			*v = vocabulary{}
+			continue
+		}
+		clear(v.strangers)
+		v.object, v.n = -1, nil
+	}
+	*e = evaluator{
+		scope: e.scope[:0], undo: e.undo[:0], key: e.key[:0], declared: e.declared[:0],
+		applied: appliedList{list: e.applied.list[:0]}, vocabularies: vocabularies[:0],
+	}
+}
+
+// refuse makes the report on a payload that the engine did not accept. Nil
+// means that it is valid after all: it took more work than the fast engine does
+// for its length. The diagnosis, which is nil when the text itself is at
+// fault, is to be released.
+func (c *Contract) refuse(payload []byte) (*headgate.Verdict, *diagnosis) {
+	verdict := &headgate.Verdict{Contract: c.ref}
+	if len(payload) > MaxPayloadBytes {
+		verdict.Violations = []headgate.Violation{tooLarge(len(payload))}
+		return verdict, nil
+	}
+	d, fault := c.examine(payload)
+	if fault != nil {
+		verdict.Violations = []headgate.Violation{c.prog.fault(fault)}
+		return verdict, nil
+	}
+	verdict.Violations, verdict.Truncated = d.eval.violations(&d.rep)
+	if len(verdict.Violations) == 0 {
+		if d.valid {
+			c.release(d)
+			return nil, nil
+		}
+		verdict.Violations = []headgate.Violation{tooComplex()}
+	}
+	return verdict, d
+}

@@ -1,0 +1,88 @@
+package contract
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// hostileReports are refusals whose report or repair is dear for an engine
+// that compares every name with every other.
+func hostileReports() map[string]struct{ schema, payload string } {
+	list := func(n int, form string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, ","+form, i)
+		}
+		return b.String()[1:]
+	}
+	required := list(60, `"required_name_%d"`)
+	properties := list(400, `"required_name_%d":{"x-headgate-aliases":["alias_%[1]d","other_%[1]d"]}`)
+	values := list(2000, `"value number %d"`)
+	return map[string]struct{ schema, payload string }{
+		"many missing, many strangers":     {`{"required":[` + required + `],"properties":{` + properties + `}}`, `{` + list(3500, `"requird_%d":1`) + `}`},
+		"some missing, many strangers":     {`{"required":[` + required + `],"properties":{` + properties + `}}`, `{` + list(500, `"requird_%d":1`) + `}`},
+		"many unknown":                     {`{"additionalProperties":false,"required":[` + required + `],"properties":{` + properties + `}}`, `{` + list(3500, `"requird_%d":1`) + `}`},
+		"names that are all alike":         {`{"additionalProperties":false,"properties":{` + list(500, `"field_%03d_of_it":{}`) + `}}`, `{` + list(60, `"field_%03d_if_it":1`) + `}`},
+		"names of the same letters":        {`{"additionalProperties":false,"properties":{` + list(500, `"%03[1]d_ab_%03[1]d":{}`) + `}}`, `{` + list(60, `"ba_%03[1]d_%03[1]d":1`) + `}`},
+		"some unknown":                     {`{"additionalProperties":false,"properties":{` + properties + `}}`, `{` + list(60, `"requird_%d":1`) + `}`},
+		"values of a large enum":           {`{"items":{"enum":[` + values + `]}}`, `[` + list(60, `"valuee numbr %d"`) + `]`},
+		"many values of a large enum":      {`{"items":{"enum":[` + values + `]}}`, `[` + list(600, `"valuee numbr %d"`) + `]`},
+		"unions of large enums":            {`{"items":{"anyOf":[` + list(5, `{"enum":["a%[1]d",`+strings.ReplaceAll(list(1500, `"value number %d"`), "value", "value of %[1]d,")+`]}`) + `]}}`, `[` + list(600, `"valuee numbr %d"`) + `]`},
+		"tags of a large union":            {`{"items":{"oneOf":[` + list(200, `{"type":"object","required":["t"],"properties":{"t":{"const":"tag %d"}}}`) + `]}}`, `[` + list(600, `{"t":"tga %d"}`) + `]`},
+		"objects of many kinds":            {`{"items":{"additionalProperties":false,"properties":{` + properties + `}}}`, `[` + list(60, `{"requird_%d":1}`) + `]`},
+		"branches with names of their own": {`{"items":{"anyOf":[` + list(60, `{"required":["name_%d"],"properties":{"name_%[1]d":{"type":"string"}}}`) + `]}}`, `[` + list(60, `{"nam_%d":1}`) + `]`},
+	}
+}
+
+// What a refusal of a hostile payload takes is bounded, its report and the
+// search for a repair included: in names that are looked at, in distances
+// between names, in units of work and in allocations.
+func TestHostileReportsAreBounded(t *testing.T) {
+	for name, x := range hostileReports() {
+		t.Run(name, func(t *testing.T) {
+			c, payload := compileOK(t, x.schema), []byte(x.payload)
+			v, d := c.refuse(payload)
+			if v == nil {
+				t.Fatal("it is valid")
+			}
+			checkReport(t, payload, v)
+			if d.eval.distances < 0 || d.eval.looked > 1<<17 {
+				t.Errorf("the report looked at %d names and left %d distances", d.eval.looked, d.eval.distances)
+			}
+			r := &repairer{}
+			r.begin(c, payload, d)
+			r.propose(v, payload)
+			if floor := -len(payload) - 1<<16; r.work < floor {
+				t.Errorf("the repair went %d units beyond its bound", -r.work)
+			}
+			checkProposals(t, c, payload, v, nil)
+			if raceEnabled {
+				return
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			c.Report(payload)
+			runtime.ReadMemStats(&after)
+			if n := after.Mallocs - before.Mallocs; n > 15_000 {
+				t.Errorf("%d allocations", n)
+			}
+			if n := after.TotalAlloc - before.TotalAlloc; n > 8<<20 {
+				t.Errorf("%d bytes", n)
+			}
+		})
+	}
+}
+
+// BenchmarkHostileReport shows what they cost.
+func BenchmarkHostileReport(b *testing.B) {
+	shapes := hostileReports()
+	for _, name := range sortedKeys(shapes) {
+		b.Run(name, func(b *testing.B) {
+			c, payload := compileOK(b, shapes[name].schema), []byte(shapes[name].payload)
+			b.ReportAllocs()
+			benchCPU(b, func() { c.Report(payload) })
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"mime"
 	"net/http"
 
 	"github.com/headgate/headgate"
@@ -16,7 +17,7 @@ func (o *operator) exportRoutes() []gateway.Route {
 		{
 			Method: http.MethodGet, Path: "/v1/contracts/{subject}/export", ID: "exportContract", Tag: tag, Handle: o.exportContract,
 			Summary: "A contract in another form", Responses: ok("The export", api.ContractExport{}),
-			Description: "format=strict: the part of JSON Schema that decoders for constrained output take, with what it narrows and loosens.",
+			Description: "format=strict: the part of JSON Schema that decoders for constrained output take, with what it narrows and loosens; of an Avro contract for its form in JSON.",
 			Params: []gateway.Param{
 				{In: "query", Name: "format", Doc: "strict"},
 				{In: "query", Name: "version", Type: "integer", Doc: "Default: the latest"},
@@ -25,7 +26,7 @@ func (o *operator) exportRoutes() []gateway.Route {
 		{
 			Method: http.MethodPost, Path: "/v1/contracts/lint", ID: "lintContract", Tag: tag, Handle: o.lintContract,
 			Summary: "What there is to say about a schema, without registering it", Responses: ok("Warnings and advice", api.Linted{}),
-			Requests: []gateway.Body{{Media: api.TypeSchema, Doc: "JSON Schema, draft 4 to 2020-12"}, {Media: api.TypeJSON, Doc: "The same"}},
+			Requests: []gateway.Body{{Media: api.TypeSchema, Doc: "JSON Schema, draft 4 to 2020-12"}, {Media: api.TypeJSON, Doc: "The same"}, {Media: api.TypeAvroSchema, Doc: "Avro schema"}},
 		},
 		{
 			Method: http.MethodPost, Path: "/v1/quarantine/{qid}/check", ID: "recheckQuarantined", Tag: "quarantine", Handle: o.recheck,
@@ -71,7 +72,11 @@ func (o *operator) lintContract(c *gateway.Call) error {
 	if err != nil {
 		return err
 	}
-	list, err := contract.Lint(schema, &contract.CompileOpts{Policy: o.Registry.Policy()})
+	opts := &contract.CompileOpts{Policy: o.Registry.Policy()}
+	if media, _, err := mime.ParseMediaType(c.R.Header.Get("Content-Type")); err == nil && media == api.TypeAvroSchema {
+		opts.Type = contract.TypeAvro
+	}
+	list, err := contract.Lint(schema, opts)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func ParseType(s string) (Type, bool) {
 // compileAvroContract is Compile for Avro.
 func compileAvroContract(subject string, version int, schema []byte, opts *CompileOpts, pol Policy) (*Contract, []Warning, error) {
 	rsn := &reasons{}
-	prog := compileAvro(schema, opts.References, rsn)
+	prog, warnings := compileAvro(schema, opts.References, rsn)
 	if !rsn.empty() {
 		return nil, nil, headgate.NewError(headgate.CodeContractInvalid, "%s", rsn.String())
 	}
@@ -47,7 +47,8 @@ func compileAvroContract(subject string, version int, schema []byte, opts *Compi
 	c.ref = headgate.ContractRef{
 		Subject: subject, Version: version, Digest: avroDigest(canon, pol), Draft: opts.Draft, Engine: headgate.EngineFast,
 	}
-	return c, nil, nil
+	prog.twin = c.newTwin()
+	return c, boundWarnings(warnings), nil
 }
 
 // avroDigest is the identity of an Avro contract. It is over the whole schema

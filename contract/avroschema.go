@@ -59,6 +59,7 @@ type avroNode struct {
 	fields    []avroField
 	index     map[string]int // of fields, by name
 	symbols   []string
+	doc       string
 	at        string // JSON Pointer into the schema
 	minBytes  int    // shortest encoding; avroInfinite when there is none
 	minVisits int    // nodes that the shortest encoding visits
@@ -73,6 +74,8 @@ type avroStep struct {
 
 type avroField struct {
 	name       string
+	doc        string
+	aliases    []string
 	hasDefault bool
 	ready      bool   // encoded is the default
 	encoded    []byte // the default, in binary
@@ -84,6 +87,8 @@ type avroProgram struct {
 	canonical   []byte
 	fingerprint uint64
 	text        []byte // the schema with everything that it refers to
+	repair      RepairMode
+	twin        *Contract // of the JSON form, for proposals; nil when there is none
 }
 
 // Bounds of Avro schemas and of the work of a check.
@@ -105,25 +110,25 @@ const (
 	maxAvroSteps = 256
 )
 
-// compileAvro compiles a schema. References come in the order in which they
-// need one another.
-func compileAvro(schema []byte, references [][]byte, rsn *reasons) *avroProgram {
+// compileAvro compiles a schema, and returns what there is to warn of.
+// References come in the order in which they need one another.
+func compileAvro(schema []byte, references [][]byte, rsn *reasons) (*avroProgram, []Warning) {
 	var cache avro.SchemaCache
 	texts := append(references[:len(references):len(references)], schema)
 	if screenDefaults(texts, rsn); !rsn.empty() {
-		return nil
+		return nil, nil
 	}
 	for i, text := range texts {
 		parsed, err := cache.Parse(string(text))
 		if err != nil {
 			rsn.add("", "%s", avroWords(err))
-			return nil
+			return nil, nil
 		}
 		if i == len(references) {
 			return lowerAvro(parsed, schema, len(references) > 0, rsn)
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // avroWords makes the text of the library safe to echo.
@@ -137,36 +142,38 @@ func avroWords(err error) string {
 	return clip(s, 300)
 }
 
-func lowerAvro(parsed *avro.Schema, schema []byte, bundled bool, rsn *reasons) *avroProgram {
+func lowerAvro(parsed *avro.Schema, schema []byte, bundled bool, rsn *reasons) (*avroProgram, []Warning) {
 	p := &avroProgram{text: schema, canonical: parsed.Canonical()}
 	if bundled {
 		p.text = []byte(parsed.String())
 		if len(p.text) > MaxSchemaBytes {
 			rsn.add("", "the schema has %d bytes with what it refers to, more than %d", len(p.text), MaxSchemaBytes)
-			return nil
+			return nil, nil
 		}
 	}
 	h := avro.NewRabin()
 	_, _ = h.Write(p.canonical)
 	p.fingerprint = h.Sum64()
 	l := &avroLowering{p: p, rsn: rsn, named: map[string]*avroNode{}}
-	p.root = l.lower(parsed.Root(), "", "")
+	root := parsed.Root()
+	p.root = l.lower(root, "", "")
+	p.repair = l.repairMode(root)
 	if !rsn.empty() {
-		return nil
+		return nil, nil
 	}
 	l.bound()
 	if !rsn.empty() {
-		return nil
+		return nil, nil
 	}
 	if l.defaults(); !rsn.empty() {
-		return nil
+		return nil, nil
 	}
 	for _, n := range l.all {
 		if n.op == avroRecord {
 			l.flatten(n)
 		}
 	}
-	return p
+	return p, l.warn
 }
 
 // avroLowering turns the library's tree into nodes.
@@ -175,6 +182,7 @@ type avroLowering struct {
 	rsn   *reasons
 	named map[string]*avroNode
 	all   []*avroNode
+	warn  []Warning
 	steps int // laid out flat so far
 	// screen says that defaults stand under defaultProp; see screenDefaults.
 	screen bool
@@ -196,7 +204,8 @@ func (l *avroLowering) lower(s *avro.SchemaNode, space, at string) *avroNode {
 		}
 		return &avroNode{}
 	}
-	n := &avroNode{at: at, name: s.Type}
+	n := &avroNode{at: at, name: s.Type, doc: s.Doc}
+	l.attributes(s, at)
 	if op, ok := avroPrimitives[s.Type]; ok {
 		l.all = append(l.all, n)
 		n.op = op
@@ -213,10 +222,12 @@ func (l *avroLowering) lower(s *avro.SchemaNode, space, at string) *avroNode {
 		return n
 	case "array":
 		n.op = avroArray
+		l.ignored(s, at, "an array")
 		l.all = append(l.all, n)
 		n.item = l.lower(s.Items, space, at+"/items")
 	case "map":
 		n.op = avroMap
+		l.ignored(s, at, "a map")
 		l.all = append(l.all, n)
 		n.item = l.lower(s.Values, space, at+"/values")
 	case "union":
@@ -226,6 +237,7 @@ func (l *avroLowering) lower(s *avro.SchemaNode, space, at string) *avroNode {
 			n.kids = append(n.kids, l.lower(&s.Branches[i], space, at+"/"+strconv.Itoa(i)))
 		}
 	default:
+		l.ignored(s, at, "a type that is named elsewhere")
 		return l.reference(s.Type, space, at)
 	}
 	return n
@@ -248,6 +260,7 @@ func (l *avroLowering) lowerNamed(n *avroNode, s *avro.SchemaNode, space string)
 	switch s.Type {
 	case "enum":
 		n.op, n.symbols, n.size = avroEnum, s.Symbols, len(s.Symbols)
+		l.ignored(s, n.at, "an enum")
 		if n.size == 0 {
 			l.rsn.add(n.at, "an enum needs at least one symbol")
 		}
@@ -256,13 +269,15 @@ func (l *avroLowering) lowerNamed(n *avroNode, s *avro.SchemaNode, space string)
 		l.logical(n, s)
 	default:
 		n.op = avroRecord
+		l.ignored(s, n.at, "a record")
 		n.fields = make([]avroField, len(s.Fields))
 		n.index = make(map[string]int, len(s.Fields))
 		for i := range s.Fields {
 			f := &s.Fields[i]
 			at := n.at + "/fields/" + strconv.Itoa(i)
 			n.index[f.Name] = i
-			n.fields[i] = avroField{name: f.Name, hasDefault: f.HasDefault}
+			n.fields[i] = avroField{name: f.Name, hasDefault: f.HasDefault, doc: f.Doc, aliases: f.Aliases}
+			l.fieldAttributes(f, at)
 			kid := l.lower(&f.Type, space, at+"/type")
 			n.kids = append(n.kids, kid)
 			if v, ok := f.Props[defaultProp]; ok && l.screen {
@@ -315,6 +330,9 @@ func (l *avroLowering) logical(n *avroNode, s *avro.SchemaNode) {
 	case n.op == avroLong && (strings.HasPrefix(t, "timestamp-") || strings.HasPrefix(t, "local-timestamp-")):
 	default:
 		n.label = ""
+	}
+	if t := s.LogicalType; t != "" && !n.takesLogical(t) {
+		l.ignored(s, n.at, n.describe())
 	}
 }
 

@@ -28,6 +28,9 @@ type Contract struct {
 	// diagnoses and repairs keep the memory of refusals for the next.
 	diagnoses *sync.Pool // of *diagnosis
 	repairs   *sync.Pool // of *repairer
+
+	// takes decides on mended payloads where the contract stands for another.
+	takes func(payload []byte, d *draft) bool
 }
 
 // engine decides payloads. What it accepts, the general engine must accept too;

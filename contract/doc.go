@@ -63,7 +63,9 @@
 // and, at the root, x-headgate-repair are read from the schema; they change
 // nothing about what is valid. [Lint] says what is weak in a schema;
 // [Contract.Strict] rewrites it for decoders of constrained output and says
-// what that loses. Avro contracts have none of these.
+// what that loses. For an Avro contract proposals and the export are made of a
+// JSON Schema of its form in JSON, the twin, whose every answer is asked of the
+// Avro schema again; x-headgate-repair is read, and aliases are those of fields.
 //
 // # Invariants
 //

@@ -13,12 +13,14 @@ import (
 // A nil opts means the defaults.
 func Lint(schema []byte, opts *CompileOpts) ([]Warning, error) {
 	c, warnings, err := Compile("lint", 0, schema, opts)
-	if err != nil || c.prog == nil {
+	if err != nil {
 		return warnings, err
 	}
 	l := &lint{doc: parseSchema(schema, &reasons{})}
-	l.unbounded(c.prog)
-	l.clients(c.prog)
+	if c.prog != nil {
+		l.unbounded(c.prog)
+		l.clients(c.prog)
+	}
 	l.strict(c)
 	return boundWarnings(append(warnings, l.warn...)), nil
 }
@@ -81,7 +83,7 @@ func (l *lint) strict(c *Contract) {
 			what = "the export for constrained output allows more than the contract"
 		}
 		at := loss.At
-		if loss.Keyword != "" {
+		if loss.Keyword != "" && c.prog != nil { // of Avro it is none of the schema's own
 			at += "/" + escapeToken(loss.Keyword)
 		}
 		l.warning(AdviceStrict, at, "%s: %s", what, loss.Detail)

@@ -22,8 +22,8 @@ const (
 
 // Repair returns the mode of repair that the schema names.
 func (c *Contract) Repair() RepairMode {
-	if c.prog == nil {
-		return RepairOff
+	if c.avro != nil {
+		return c.avro.repair
 	}
 	return c.prog.repair
 }
@@ -36,6 +36,9 @@ func (c *Contract) Repair() RepairMode {
 // The second result is the payload as mended by lossless steps alone, where the
 // contract asks for that and it can be done; it passes the contract.
 func (c *Contract) Report(payload []byte) (*headgate.Verdict, []byte) {
+	if c.avro != nil {
+		return c.reportAvro(payload)
+	}
 	if c.Repair() == RepairOff || len(payload) > maxRepairPayload {
 		return c.Check(payload), nil
 	}
@@ -163,7 +166,7 @@ func (r *repairer) mend(payload []byte, level repairLevel) *draft {
 		x := r.examine(d.text)
 		switch {
 		case x.valid:
-			if len(d.Steps) == 0 || len(d.text) > maxRepairPayload {
+			if len(d.Steps) == 0 || len(d.text) > maxRepairPayload || r.c.takes != nil && !r.c.takes(payload, d) {
 				return nil
 			}
 			return d

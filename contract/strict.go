@@ -72,8 +72,8 @@ func (x *StrictExport) Exact() bool {
 // has no strict form: its root is no object, or it is put together in a way
 // that no rewriting reaches. Nil limits mean the defaults.
 func (c *Contract) Strict(limits *StrictLimits) (*StrictExport, error) {
-	if c.prog == nil {
-		return nil, headgate.NewError(headgate.CodeInvalidArgument, "the contract %s is no JSON Schema", c.ref)
+	if c.avro != nil {
+		return c.strictAvro(limits)
 	}
 	doc := parseSchema(c.schema, &reasons{})
 	s := &stricter{c: c, doc: doc, defs: map[string]string{}, out: map[string]any{}, byPtr: map[string]*node{}, x: &StrictExport{null: map[string]bool{}}}
@@ -114,8 +114,7 @@ func (s *stricter) finish(text []byte, limits *StrictLimits) (*StrictExport, err
 		return nil, headgate.NewError(headgate.CodeInvalidArgument, "no strict form: %s", headgate.AsError(err).Detail)
 	}
 	x.NullMeansAbsent = sortedKeys(x.null)
-	slices.SortFunc(x.Losses, func(a, b StrictLoss) int { return strings.Compare(a.At+"\n"+a.Keyword, b.At+"\n"+b.Keyword) })
-	x.Losses = slices.Compact(x.Losses)
+	x.sortLosses()
 	lim := DefaultStrictLimits()
 	if limits != nil {
 		lim = *limits
@@ -134,6 +133,11 @@ func (s *stricter) finish(text []byte, limits *StrictLimits) (*StrictExport, err
 		}
 	}
 	return x, nil
+}
+
+func (x *StrictExport) sortLosses() {
+	slices.SortFunc(x.Losses, func(a, b StrictLoss) int { return strings.Compare(a.At+"\n"+a.Keyword, b.At+"\n"+b.Keyword) })
+	x.Losses = slices.Compact(x.Losses)
 }
 
 // Back takes the members out of a document of the export whose null stands for

@@ -13,22 +13,24 @@ import (
 )
 
 func (a *app) contractLint() *cobra.Command {
-	closed := false
+	closed, avro := false, false
 	cmd := &cobra.Command{
-		Use: "lint FILE[#POINTER]|-", Short: "Say what is weak in a JSON Schema, without a node",
-		Long: "Compile a JSON Schema as a node would, and print what it warns of, and beyond that advice on what\n" +
-			"senders and other tools will meet. Nothing is registered, and no node is asked.\n" +
+		Use: "lint FILE[#POINTER]|-", Short: "Say what is weak in a schema, without a node",
+		Long: "Compile a JSON Schema, or the Avro schema of a file that ends in .avsc, as a node would, and print\n" +
+			"what it warns of, and beyond that advice on what senders and other tools will meet. Nothing is\n" +
+			"registered, and no node is asked.\n" +
 			"The exit code is 3 for a schema that is refused, else 0.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if strings.HasSuffix(args[0], ".avsc") {
-				return usagef("%s is an Avro schema by its name, and lint reads JSON Schemas; contract add says what is wrong with either", args[0])
+			opts := &contract.CompileOpts{Policy: contract.Policy{CloseObjects: closed}}
+			if avro || strings.HasSuffix(args[0], ".avsc") {
+				opts.Type = contract.TypeAvro
 			}
 			schema, err := a.schemaArgument(args[0])
 			if err != nil {
 				return err
 			}
-			list, err := contract.Lint(schema, &contract.CompileOpts{Policy: contract.Policy{CloseObjects: closed}})
+			list, err := contract.Lint(schema, opts)
 			if err != nil {
 				return err
 			}
@@ -39,6 +41,7 @@ func (a *app) contractLint() *cobra.Command {
 			return a.print(out, func(w io.Writer) { printLint(w, out.Warnings) })
 		},
 	}
+	cmd.Flags().BoolVar(&avro, "avro", false, "the schema is Avro, whatever the name of the file")
 	cmd.Flags().BoolVar(&closed, "closed", false, "as under contracts.unknown_fields: refuse")
 	return cmd
 }
@@ -62,7 +65,7 @@ func (a *app) contractExport() *cobra.Command {
 		Use: "export SUBJECT --strict", Short: "Write a contract for decoders of constrained output",
 		Long: "Write the part of a contract that decoders which hold a model to a schema take: every object closed,\n" +
 			"every property required, null where a property is left out. What the export narrows and loosens goes\n" +
-			"to standard error. Take the nulls that stand for absent properties (--json lists them) out of what\n" +
+			"to standard error. Of an Avro contract it is its form in JSON. Take the nulls that stand for absent properties (--json lists them) out of what\n" +
 			"the model sends; it is checked against the contract either way.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -37,6 +37,7 @@ const (
 	CodeContractInvalid      Code = "contract_invalid"
 	CodeContractIncompatible Code = "contract_incompatible"
 	CodeStreamUnknown        Code = "stream_unknown"
+	CodeStreamsForeign       Code = "streams_foreign"
 	CodeNotFound             Code = "not_found"
 	CodeConflict             Code = "conflict"
 	CodeIDTaken              Code = "id_taken"
@@ -102,6 +103,7 @@ var codes = [...]CodeInfo{
 	{CodeContractInvalid, 422, NotApplied, RetryAfterFix, "The contract cannot be compiled under the policy", "Correct the contract as the reasons say."},
 	{CodeContractIncompatible, 409, NotApplied, RetryAfterFix, "The new contract version is incompatible with an earlier one", "Change the contract as the reasons say, or relax the subject's compatibility."},
 	{CodeStreamUnknown, 422, NotApplied, RetryAfterFix, "No stream takes events of this type", "Declare a stream for the type, or correct the type."},
+	{CodeStreamsForeign, 409, NotApplied, RetryAfterFix, "The broker's streams belong to another store", "Give the node the store that they belong to, or streams of its own (broker.prefix). To take them over: stop the nodes of the other store, then run headgate broker adopt."},
 	{CodeNotFound, 404, NotApplied, RetryNever, "There is no such thing", "Check the name."},
 	{CodeConflict, 409, NotApplied, RetryAfterFix, "The state changed since it was read, or the name is taken", "Read the present state and decide anew."},
 	{CodeIDTaken, 409, NotApplied, RetryAfterFix, "Another principal published an event with this source and id", "Send it under a source of your own; leave source out to get one."},

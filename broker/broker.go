@@ -14,6 +14,19 @@ type Broker interface {
 	Subscriber
 	// Caps says what the driver can and cannot do. It is constant.
 	Caps() Caps
+	// Own makes the streams of this broker belong to the owner, a store's
+	// identity, unless they belong to another, and returns whose they are. Of
+	// several that call it at once one wins; calling it again changes nothing.
+	// Streams that belong to another are refused with streams_foreign, or taken
+	// from it with adopt. Without an owner it only asks; the answer's Owner is
+	// empty when they are nobody's.
+	//
+	// The streams' guards (leases, gas, progress) are in the owner's store
+	// alone, so whoever publishes or hands out calls Own first, and again every
+	// few seconds, and ends when it is refused. What another process publishes
+	// in between is stored. The owner lasts as long as the streams.
+	Own(ctx context.Context, owner string, adopt bool) (Ownership, error)
+
 	// Ensure creates missing streams and compares existing ones with their
 	// specification. It never alters an existing stream: differences come
 	// back as drift, and the caller decides. Calling it twice changes nothing.
@@ -78,6 +91,12 @@ type Subscription interface {
 	Settle(ctx context.Context, settlements []Settlement) error
 	// Close ends the subscription. Deliveries not settled are given up.
 	Close() error
+}
+
+// Ownership says whose streams they are.
+type Ownership struct {
+	Owner string    // identity of the store; empty: nobody's
+	Since time.Time // by the clock of the node that took them
 }
 
 // StreamSpec describes a stream. Zero values mean defaults.

@@ -28,7 +28,8 @@
 //  5. An event handed out is handed out again, after the delay asked for, if
 //     it was settled with Retry, and by a new subscription if it was not
 //     settled at all. Ack and Drop are final within one subscription.
-//  6. Trim never removes an event at or above the offset it is given.
+//  6. The streams of a broker belong to one owner at a time; see Broker.Own.
+//  7. Trim never removes an event at or above the offset it is given.
 //
 // This package may change without a major version; implement it in this
 // module, with the suite, or not at all.

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"time"
 
 	"github.com/headgate/headgate"
 )
@@ -21,6 +22,31 @@ func NoStream(name string) error {
 // NoPartition is the error for a partition that the stream does not have.
 func NoPartition(stream string, partition uint32) error {
 	return headgate.NewError(headgate.CodeInvalidArgument, "stream %s has no partition %d", stream, partition)
+}
+
+// maxOwner bounds the name of an owner.
+const maxOwner = 128
+
+// ValidOwner reports whether s can name an owner: 1 to 128 letters, digits, "-"
+// and "_".
+func ValidOwner(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxOwner
+}
+
+// BadOwner is the error for a name that is none.
+func BadOwner() error {
+	return headgate.NewError(headgate.CodeInvalidArgument, "an owner of streams is named by 1 to %d letters, digits, \"-\" and \"_\"", maxOwner)
+}
+
+// Foreign is the error for streams that belong to another owner.
+func Foreign(o Ownership) error {
+	return headgate.NewError(headgate.CodeStreamsForeign, "the streams belong to the store %s since %s", o.Owner, o.Since.UTC().Format(time.RFC3339))
 }
 
 // TooLarge is the result of an event whose encoded form exceeds

@@ -16,6 +16,7 @@
 //	publish.go    outcomes, limits, order, dedupe
 //	order.go      order of keys when part of a call is not stored
 //	subscribe.go  receive, settle, retry, buffers
+//	own.go        whose the streams are
 //	keep.go       browse, trim, stat, ensure
 //	restart.go    reopen, dedupe after restart, restart time, memory
 //	crash.go      SIGKILL in a loop, cut connections

@@ -55,6 +55,7 @@ func Run(t *testing.T, h Harness) {
 		"restart":   testRestart,
 		"crash":     testCrash,
 		"caps":      testCaps,
+		"own":       testOwn,
 	} {
 		t.Run(name, func(t *testing.T) { part(t, h) })
 	}

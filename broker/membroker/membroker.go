@@ -35,6 +35,7 @@ type Broker struct {
 	faults *dice
 
 	mu      sync.Mutex
+	owned   broker.Ownership
 	streams map[string]*stream
 	subs    map[*subscription]struct{}
 	closed  bool
@@ -78,6 +79,28 @@ func (b *Broker) Caps() broker.Caps {
 		DedupeWindow:  b.cfg.DedupeWindow,
 		DedupeIDs:     b.cfg.DedupeIDs,
 	}
+}
+
+// Own implements [broker.Broker].
+func (b *Broker) Own(ctx context.Context, owner string, adopt bool) (broker.Ownership, error) {
+	if owner != "" && !broker.ValidOwner(owner) {
+		return broker.Ownership{}, broker.BadOwner()
+	}
+	if err := ctx.Err(); err != nil {
+		return broker.Ownership{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.closed:
+		return broker.Ownership{}, broker.Closed()
+	case owner == "" || owner == b.owned.Owner:
+		return b.owned, nil
+	case b.owned.Owner != "" && !adopt:
+		return b.owned, broker.Foreign(b.owned)
+	}
+	b.owned = broker.Ownership{Owner: owner, Since: b.cfg.Now().UTC()}
+	return b.owned, nil
 }
 
 // Ensure implements [broker.Broker].

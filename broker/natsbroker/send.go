@@ -113,27 +113,38 @@ func (p *partition) resolve(life context.Context, w *writing, h header, sent boo
 
 // leaderHeader asks the stream's leader, not a replica, for one message.
 func (p *partition) leaderHeader(ctx context.Context, seq uint64) (header, error) {
-	resp, err := p.b.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+p.name, []byte(`{"seq":`+strconv.FormatUint(seq, 10)+`}`))
+	data, _, err := p.b.leaderMessage(ctx, p.name, `{"seq":`+strconv.FormatUint(seq, 10)+`}`)
 	if err != nil {
-		return header{}, p.b.lost(err)
+		return header{}, err
+	}
+	f, err := parseFrame(data)
+	return f.header, err
+}
+
+// leaderMessage asks a broker stream's leader for one message; errNoMessage
+// when there is none, or no such stream.
+func (b *Broker) leaderMessage(ctx context.Context, stream, which string) (data []byte, seq uint64, err error) {
+	resp, err := b.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, []byte(which))
+	if err != nil {
+		return nil, 0, b.lost(err)
 	}
 	var got struct {
 		Error   *jetstream.APIError `json:"error"`
 		Message struct {
+			Seq  uint64 `json:"seq"`
 			Data []byte `json:"data"`
 		} `json:"message"`
 	}
 	if err := json.Unmarshal(resp.Data, &got); err != nil {
-		return header{}, unavailable("broker stream %s: %v", p.name, err)
+		return nil, 0, unavailable("broker stream %s: %v", stream, err)
 	}
 	if got.Error != nil {
 		if got.Error.Code == 404 {
-			return header{}, errNoMessage
+			return nil, 0, errNoMessage
 		}
-		return header{}, unavailable("broker stream %s: %s", p.name, got.Error.Description)
+		return nil, 0, unavailable("broker stream %s: %s", stream, got.Error.Description)
 	}
-	f, err := parseFrame(got.Message.Data)
-	return f.header, err
+	return got.Message.Data, got.Message.Seq, nil
 }
 
 // catchUp reads what another writer stored behind this one's tail: its ids go

@@ -52,6 +52,7 @@ func Run(t *testing.T, d Driver) {
 		"Index":         indexCases,
 		"Leases":        leaseCases,
 		"Registry":      registryCases,
+		"Identity":      identityCases,
 	}
 	for group, cases := range groups {
 		t.Run(group, func(t *testing.T) {
@@ -60,6 +61,7 @@ func Run(t *testing.T, d Driver) {
 			}
 		})
 	}
+	t.Run("Identity/lasts", func(t *testing.T) { identityKept(t, d) })
 	t.Run("Lifecycle", func(t *testing.T) { lifecycle(t, d) })
 }
 

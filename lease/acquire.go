@@ -124,11 +124,17 @@ func (s *Service) Acquire(ctx context.Context, p *headgate.Principal, r Request)
 	if err := s.knowsTargets(r.Seal); err != nil {
 		return nil, err
 	}
-	if err := s.askedBefore(ctx, p, &r); err != nil {
+	end := time.Now().Add(r.Wait)
+	mine, err := s.askedBefore(ctx, p, &r)
+	if err != nil {
 		return nil, err
 	}
-	end := time.Now().Add(r.Wait)
-	grants, err := s.acquire(ctx, p, &r, end)
+	var grants []Grant
+	if mine {
+		grants, err = s.try(ctx, p, &r)
+	} else {
+		grants, err = s.acquire(ctx, p, &r, end)
+	}
 	if err != nil || len(r.Seal) == 0 {
 		return grants, err
 	}
@@ -277,6 +283,7 @@ func (s *Service) granted(rows []store.Lease, now time.Time, took int, same bool
 	for i := range rows {
 		l := &rows[i]
 		s.changed(l)
+		s.queue.granted(l.Resource, l.Request)
 		token, err := s.token(l, now)
 		if err != nil {
 			return nil, err

@@ -105,12 +105,14 @@ func unasked(ctx context.Context, tx *store.Tx, p *headgate.Principal, r *Reques
 
 // askedBefore refuses a request id that was granted something else, or whose
 // grant has ended although others have the resources by now. It spares such a
-// call to wait for them.
-func (s *Service) askedBefore(ctx context.Context, p *headgate.Principal, r *Request) error {
+// call to wait for them. Mine is true for a request that was granted and whose
+// grant stands: who repeats it waits for nobody, least of all behind those who
+// wait for its own lease.
+func (s *Service) askedBefore(ctx context.Context, p *headgate.Principal, r *Request) (mine bool, err error) {
 	if r.RequestID == "" {
-		return nil
+		return false, nil
 	}
-	return s.cfg.Store.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+	err = s.cfg.Store.View(ctx, func(ctx context.Context, tx *store.Tx) error {
 		refusal := unasked(ctx, tx, p, r)
 		if refusal == nil {
 			return nil
@@ -124,8 +126,10 @@ func (s *Service) askedBefore(ctx context.Context, p *headgate.Principal, r *Req
 				return refusal
 			}
 		}
+		mine = true
 		return nil
 	})
+	return mine && err == nil, err
 }
 
 // forget lets the store forget request ids that are old, or too many.

@@ -39,7 +39,8 @@
 //     the same grant, and afterwards conflict, never another grant. Another
 //     request under it is conflict, too. The store remembers that, across
 //     restarts: the rows until another request is granted, and a table for an
-//     hour after that, or the latest 65,536 such ids.
+//     hour after that, or the latest 65,536 such ids. A request whose grant
+//     stands waits for nobody.
 //  9. While its gate is closed a grant passes no guard and is not renewed. Its
 //     holder may finish: [Service.Finish] ends it with its last write.
 //  10. A request that names targets to seal is answered with a grant only when

@@ -21,6 +21,11 @@ type ticket struct {
 	// held is one of its resources that another held when it last tried; empty
 	// when none is known.
 	held string
+	// request is the key of its request; empty when that has no id.
+	request string
+	// served is true when another call of the same request was granted: this
+	// one gets the same grant, and waits for nobody.
+	served bool
 }
 
 // reserveAfter is how long a call for several resources waits before it keeps
@@ -91,7 +96,7 @@ func (q *queue) join(principal string, resources []string, wait bool, now time.T
 func (q *queue) first(t *ticket, now time.Time) (may, lookAgain bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.mayTry(t, now), q.several > 0
+	return t.served || q.mayTry(t, now), q.several > 0
 }
 
 // sight bounds how many earlier calls are looked at to find out whether one
@@ -213,6 +218,31 @@ func (q *queue) notify(resource string, now time.Time) {
 		}
 	}
 	q.wakeFirst(resource, 0, now)
+}
+
+// names says which request a call makes.
+func (q *queue) names(t *ticket, request string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t.request = request
+}
+
+// granted tells the calls that repeat a request of its grant.
+func (q *queue) granted(resource, request string) {
+	if request == "" {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, t := range q.byResource[resource] {
+		if t.request == request {
+			t.served = true
+			select {
+			case t.wake <- struct{}{}:
+			default: // it was told already
+			}
+		}
+	}
 }
 
 // wakeFirst wakes those of a resource's queue who may try: the first, and

@@ -21,6 +21,9 @@ func (s *Service) acquire(ctx context.Context, p *headgate.Principal, r *Request
 		return nil, s.heldNow(ctx, r.Resources)
 	}
 	defer func() { s.queue.leave(t, time.Now()) }()
+	if r.RequestID != "" {
+		s.queue.names(t, requestKey(p, r))
+	}
 	for {
 		wait := time.Until(end)
 		var refusal *headgate.Error
@@ -42,12 +45,25 @@ func (s *Service) acquire(ctx context.Context, p *headgate.Principal, r *Request
 		case refusal != nil:
 			return nil, refusal
 		default:
-			return nil, s.heldNow(ctx, r.Resources)
+			return s.outOfTime(ctx, p, r)
 		}
 		if err := pause(ctx, t.wake, wait); err != nil {
 			return nil, &headgate.Error{Code: headgate.CodeCanceled, Outcome: headgate.NotApplied, Err: err, Detail: "The caller went away."}
 		}
 	}
+}
+
+// outOfTime answers a call that waited for its turn in vain. Its request may
+// have been granted to another call, on another node, meanwhile.
+func (s *Service) outOfTime(ctx context.Context, p *headgate.Principal, r *Request) ([]Grant, error) {
+	mine, err := s.askedBefore(ctx, p, r)
+	switch {
+	case err != nil:
+		return nil, err
+	case mine:
+		return s.try(ctx, p, r)
+	}
+	return nil, s.heldNow(ctx, r.Resources)
 }
 
 // passing returns the refusal that a waiting call may outlast, nil for any

@@ -18,6 +18,9 @@ import (
 // State is an outbox as its database shows it.
 type State struct {
 	Database string `json:"database"`
+	// Revision is that of the views and triggers in the database, [Revision] the
+	// newest that this build knows.
+	Revision int `json:"revision"`
 	// Active is whether a relay holds the lock.
 	Active bool   `json:"active"`
 	Epoch  int64  `json:"epoch"`
@@ -50,7 +53,7 @@ func inspect(ctx context.Context, conn *sql.Conn) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	out := State{Epoch: s.epoch, Holder: s.holder, Confirmed: s.confirmed, Repair: s.repair, ConfirmedAt: millis(s.confirmedAt)}
+	out := State{Revision: s.revision, Epoch: s.epoch, Holder: s.holder, Confirmed: s.confirmed, Repair: s.repair, ConfirmedAt: millis(s.confirmedAt)}
 	var since int64
 	err = conn.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM headgate_outbox_rows WHERE seq > ?1), (SELECT count(*) FROM headgate_outbox_rows),
 		coalesce((SELECT created FROM headgate_outbox_rows WHERE seq > ?1 ORDER BY seq LIMIT 1), 0)`, s.confirmed).Scan(&out.Waiting, &out.Rows, &since)
@@ -132,6 +135,12 @@ func (s State) findings(now time.Time) []relay.Finding {
 	if !s.Active {
 		found = append(found, relay.Finding{
 			Severity: "error", What: "no relay reads this outbox", Fix: "Declare the database under outbox in a node's configuration and run it.",
+		})
+	}
+	if s.Revision < Revision {
+		found = append(found, relay.Finding{
+			Severity: "warning", What: fmt.Sprintf("the database was prepared by an older version: revision %d of its views and triggers, the newest is %d", s.Revision, Revision),
+			Fix: "Run headgate outbox init, beside writers and relays; --dry-run shows what it does.",
 		})
 	}
 	if s.Repair != "" {
@@ -220,7 +229,7 @@ func schemaFindings(ctx context.Context, conn *sql.Conn) ([]relay.Finding, error
 // objects are the names of what Install makes.
 func objects() []string {
 	var names []string
-	for line := range strings.Lines(schema) {
+	for line := range strings.Lines(schema + views) {
 		for _, kind := range []string{"CREATE TABLE ", "CREATE VIEW ", "CREATE TRIGGER "} {
 			if rest, ok := strings.CutPrefix(line, kind); ok {
 				name, _, _ := strings.Cut(rest, " ")

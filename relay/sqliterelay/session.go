@@ -42,6 +42,7 @@ type session struct {
 	version    *sql.Stmt
 	epoch      int64
 	identity   string
+	revision   int
 
 	// Of the goroutine that calls Receive.
 	last   place // read

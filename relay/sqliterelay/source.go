@@ -120,6 +120,9 @@ func (s *Source) Open(ctx context.Context) (relay.Session, error) {
 	if err := x.take(ctx); err != nil {
 		return nil, err
 	}
+	if x.revision < Revision {
+		x.cfg.Log.WarnContext(ctx, "outbox was prepared by an older version; run headgate outbox init", "revision", x.revision, "newest", Revision)
+	}
 	if err := x.poll(ctx); err != nil {
 		return nil, err
 	}
@@ -272,7 +275,7 @@ func (x *session) raise(ctx context.Context, holder string) error {
 		if err := x.examine(ctx, &s); err != nil {
 			return err
 		}
-		x.epoch, x.identity = s.epoch+1, s.identity
+		x.epoch, x.identity, x.revision = s.epoch+1, s.identity, s.revision
 		x.last = place{s.confirmed, s.confirmedID}
 		x.told = x.last
 		_, err = x.write.ExecContext(ctx, `UPDATE headgate_outbox_state SET epoch = ?, holder = ?, confirmed = ?, confirmed_id = nullif(?, ''),

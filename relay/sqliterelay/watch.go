@@ -27,33 +27,51 @@ func Watch(ctx context.Context, db *sql.DB, table, prefix string) error {
 		return headgate.NewError(headgate.CodeInvalidArgument, "headgate HG101: %q is no prefix of event types", prefix)
 	}
 	return onTable(ctx, db, table, func(conn *sql.Conn, name string) error {
-		t, err := examineTable(ctx, conn, name)
+		statements, err := watchStatements(ctx, conn, name, prefix)
 		if err != nil {
 			return err
 		}
-		if err := dropTriggers(ctx, conn, name); err != nil {
-			return err
-		}
-		columns, err := json.Marshal(t.columns)
-		if err != nil {
-			return err
-		}
-		for _, statement := range t.triggers(prefix) {
-			if _, err := conn.ExecContext(ctx, statement); err != nil {
-				return sqlError("watching "+name, err)
-			}
-		}
-		_, err = conn.ExecContext(ctx, `INSERT OR REPLACE INTO headgate_outbox_watched (name, prefix, columns) VALUES (?, ?, ?)`, name, prefix, string(columns))
-		if err != nil {
-			return sqlError("watching "+name, err)
-		}
-		return nil
+		return runAll(ctx, conn, "watching "+name, statements)
 	})
+}
+
+// runAll runs statements one by one.
+func runAll(ctx context.Context, conn *sql.Conn, doing string, statements []string) error {
+	for _, statement := range statements {
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			return sqlError(doing, err)
+		}
+	}
+	return nil
+}
+
+// watchStatements watch a table, in place of an earlier watch.
+func watchStatements(ctx context.Context, conn *sql.Conn, name, prefix string) ([]string, error) {
+	t, err := examineTable(ctx, conn, name)
+	if err != nil {
+		return nil, err
+	}
+	statements, err := unwatchStatements(ctx, conn, name)
+	if err != nil {
+		return nil, err
+	}
+	columns, err := json.Marshal(t.columns)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(statements, t.triggers(prefix)...), fmt.Sprintf("INSERT INTO headgate_outbox_watched (name, prefix, columns) VALUES (%s, %s, %s)",
+		literal(name), literal(prefix), literal(string(columns)))), nil
 }
 
 // Unwatch ends the watch of a table. Errors: not_found.
 func Unwatch(ctx context.Context, db *sql.DB, table string) error {
-	return onTable(ctx, db, table, func(conn *sql.Conn, name string) error { return dropTriggers(ctx, conn, name) })
+	return onTable(ctx, db, table, func(conn *sql.Conn, name string) error {
+		statements, err := unwatchStatements(ctx, conn, name)
+		if err != nil {
+			return err
+		}
+		return runAll(ctx, conn, "ending the watch of "+name, statements)
+	})
 }
 
 // onTable runs fn as the writer, with the name of the table as it is spelled in
@@ -100,21 +118,18 @@ func list(ctx context.Context, q querier, query string, args ...any) ([]string, 
 	return all, nil
 }
 
-func dropTriggers(ctx context.Context, conn *sql.Conn, name string) error {
+// unwatchStatements end the watch of a table, if there is one.
+func unwatchStatements(ctx context.Context, conn *sql.Conn, name string) ([]string, error) {
 	triggers, err := list(ctx, conn, `SELECT name FROM main.sqlite_master WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE AND substr(name, 1, ?) = ?`,
 		name, len(watchTriggers), watchTriggers)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	var statements []string
 	for _, trigger := range triggers {
-		if _, err := conn.ExecContext(ctx, "DROP TRIGGER main."+ident(trigger)); err != nil {
-			return sqlError("ending the watch of "+name, err)
-		}
+		statements = append(statements, "DROP TRIGGER main."+ident(trigger))
 	}
-	if _, err := conn.ExecContext(ctx, `DELETE FROM headgate_outbox_watched WHERE name = ?`, name); err != nil {
-		return sqlError("ending the watch of "+name, err)
-	}
-	return nil
+	return append(statements, "DELETE FROM headgate_outbox_watched WHERE name = "+literal(name)), nil
 }
 
 // table is what the triggers of a watched table know about it.

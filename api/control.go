@@ -26,7 +26,7 @@ type Contract struct {
 	// Schema is the schema as registered; only in the answer to one contract.
 	Schema json.RawMessage `json:"schema,omitempty"`
 	// Guesses are there for viewers, in the answer to one contract.
-	Guesses []headgate.Guess `json:"guesses,omitempty" doc:"Property names that refused payloads had and the contract has not, the most frequent first, since the node started"`
+	Guesses []headgate.Guess `json:"guesses,omitempty" doc:"Property names that refused payloads had and the contract has not, the most frequent first"`
 }
 
 // Warning is a weakness of a contract that was registered all the same.

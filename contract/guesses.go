@@ -21,10 +21,18 @@ const (
 // value is ready to use. It is safe for concurrent use, and bounded: where a
 // subject has met more than 64 names, the rarest make room, so that counts of
 // rare names are too low.
+//
+// What was counted is in memory; whoever keeps it reads it with
+// [Guesses.Known], takes what is new with [Guesses.Take], and hands what could
+// not be kept back with [Guesses.Return].
 type Guesses struct {
 	mu        sync.Mutex
-	bySubject map[string]map[string]*headgate.Guess
+	bySubject guessed
+	fresh     guessed // counted since the last Take
 }
+
+// guessed are guesses by subject and name.
+type guessed map[string]map[string]*headgate.Guess
 
 // Add counts the guessed names of a verdict, each once.
 func (g *Guesses) Add(v *headgate.Verdict) {
@@ -53,33 +61,94 @@ func (g *Guesses) Add(v *headgate.Verdict) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	names := g.bySubject[v.Contract.Subject]
-	if names == nil {
-		if len(g.bySubject) >= maxGuessSubjects {
-			return
-		}
-		if g.bySubject == nil {
-			g.bySubject = map[string]map[string]*headgate.Guess{}
-		}
-		names = map[string]*headgate.Guess{}
-		g.bySubject[v.Contract.Subject] = names
-	}
+	g.init()
 	for _, name := range sortedKeys(found) {
-		count(names, clip(name, clipSample), found[name])
+		one := headgate.Guess{Name: clip(name, clipSample), Count: 1, Meant: found[name]}
+		if g.bySubject.add(v.Contract.Subject, one) {
+			g.fresh.add(v.Contract.Subject, one)
+		}
 	}
 }
 
-func count(names map[string]*headgate.Guess, name, meant string) {
-	if known := names[name]; known != nil {
-		known.Count++
-		known.Meant = cmp.Or(meant, known.Meant)
-		return
+func (g *Guesses) init() {
+	if g.bySubject == nil {
+		g.bySubject, g.fresh = guessed{}, guessed{}
+	}
+}
+
+// add counts a name so many times more, and reports whether there was room for
+// its subject.
+func (all guessed) add(subject string, x headgate.Guess) bool {
+	names := all[subject]
+	if names == nil {
+		if len(all) >= maxGuessSubjects {
+			return false
+		}
+		names = map[string]*headgate.Guess{}
+		all[subject] = names
+	}
+	if known := names[x.Name]; known != nil {
+		known.Count += x.Count
+		known.Meant = cmp.Or(x.Meant, known.Meant)
+		return true
 	}
 	if len(names) >= maxGuessNames {
-		all := sortedGuesses(names)
-		delete(names, all[len(all)-1].Name)
+		list := sortedGuesses(names)
+		delete(names, list[len(list)-1].Name)
 	}
-	names[name] = &headgate.Guess{Name: name, Count: 1, Meant: meant}
+	names[x.Name] = &x
+	return true
+}
+
+// Known adds what was counted before, and kept: it is none of what Take takes.
+func (g *Guesses) Known(subject string, list []headgate.Guess) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.init()
+	for _, x := range list {
+		g.bySubject.add(subject, x)
+	}
+}
+
+// Take returns what was counted since it was called last, by subject, the most
+// frequent names first; nil when there is nothing.
+func (g *Guesses) Take() map[string][]headgate.Guess {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.fresh) == 0 {
+		return nil
+	}
+	out := make(map[string][]headgate.Guess, len(g.fresh))
+	for subject, names := range g.fresh {
+		out[subject] = sortedGuesses(names)
+	}
+	g.fresh = guessed{}
+	return out
+}
+
+// Return gives back what Take took.
+func (g *Guesses) Return(taken map[string][]headgate.Guess) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.init()
+	for subject, list := range taken {
+		for _, x := range list {
+			g.fresh.add(subject, x)
+		}
+	}
+}
+
+// MergeGuesses adds counts to others of the same subject, and bounds what comes
+// of it as [Guesses] is bounded.
+func MergeGuesses(kept, more []headgate.Guess) []headgate.Guess {
+	all := guessed{}
+	for _, x := range kept {
+		all.add("", x)
+	}
+	for _, x := range more {
+		all.add("", x)
+	}
+	return sortedGuesses(all[""])
 }
 
 // Of returns the guessed names of a subject, the most frequent first.

@@ -174,7 +174,7 @@ func (n *Node) openContracts(ctx context.Context, _ Options) error {
 			n.warnings = append(n.warnings, fmt.Sprintf("contract %s: %s at %q: %s", c.Subject, w.Code, w.At, w.Detail))
 		}
 	}
-	return nil
+	return n.Registry.LoadGuesses(ctx, &n.guesses)
 }
 
 // contracts opens the registry over a store and registers what contracts.dir

@@ -82,6 +82,7 @@ func (n *Node) Run(ctx context.Context, ln net.Listener) error {
 	behind.run(inner, "causal", n.Causal.Run)
 	behind.run(inner, "lease", n.Leases.Run)
 	behind.run(inner, "retention", n.retention)
+	behind.run(inner, "guesses", func(ctx context.Context) error { return n.Registry.KeepGuesses(ctx, &n.guesses, n.log) })
 	outer, door := newGroup(ctx)
 	for _, r := range n.Relays {
 		door.run(outer, "outbox "+r.Status().Name, r.Run)

@@ -162,7 +162,7 @@ func printGuesses(w io.Writer, guesses []headgate.Guess) {
 	if len(guesses) == 0 {
 		return
 	}
-	fmt.Fprintln(w, "\nnames that senders guessed wrong since the node started (consider x-headgate-aliases)")
+	fmt.Fprintln(w, "\nnames that senders guessed wrong (consider x-headgate-aliases)")
 	rows := make([][]string, len(guesses))
 	for i, g := range guesses {
 		rows[i] = []string{g.Name, fmt.Sprint(g.Count), firstOf(g.Meant, "-")}

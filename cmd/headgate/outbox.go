@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ func (a *app) outboxInit() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "init --url URL",
-		Short: "Prepare a database: what writers and the relay need in it",
+		Short: "Prepare a database, or bring it up to date: what writers and the relay need in it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			db, err := a.database()
@@ -55,11 +56,13 @@ func (a *app) outboxInit() *cobra.Command {
 				return err
 			}
 			if dry {
-				script, err := db.script(o)
+				script, err := db.preview(cmd.Context(), o)
 				if err != nil {
 					return err
 				}
-				return a.print(map[string]string{"sql": script}, func(w io.Writer) { fmt.Fprint(w, script) })
+				return a.print(map[string]string{"sql": script}, func(w io.Writer) {
+					fmt.Fprint(w, cmp.Or(script, "-- The database is up to date: there is nothing to do.\n"))
+				})
 			}
 			if err := db.install(cmd.Context(), o); err != nil {
 				return err
@@ -78,6 +81,7 @@ func (a *app) outboxInit() *cobra.Command {
 	f.BoolVar(&dry, "dry-run", false, "print the statements instead of running them")
 	f.StringVar(&o.Slot, "slot", "", "PostgreSQL: name of the replication slot (default: headgate_ and the database's name)")
 	f.StringSliceVar(&o.Writers, "writer", nil, "PostgreSQL: existing role that may write events (repeatable)")
+	f.BoolVar(&o.Harden, "harden", false, "PostgreSQL: take the right to write messages into the log from everybody but the relay and superusers")
 	f.StringVar(&o.Relay, "relay", "", "PostgreSQL: existing role, with REPLICATION, that the node connects as")
 	return cmd
 }

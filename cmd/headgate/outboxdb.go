@@ -22,7 +22,9 @@ import (
 
 // outboxDatabase is what the outbox commands do with a database of one kind.
 type outboxDatabase interface {
-	script(o pgrelay.InstallOptions) (string, error)
+	// preview returns what install would run, empty for nothing; for a database
+	// that cannot be reached, what one gets that is not prepared.
+	preview(ctx context.Context, o pgrelay.InstallOptions) (string, error)
 	install(ctx context.Context, o pgrelay.InstallOptions) error
 	status(ctx context.Context) (outboxStatus, error)
 	doctor(ctx context.Context) ([]relay.Finding, error)
@@ -41,13 +43,23 @@ type outboxStatus struct {
 // postgresOutbox is the URL of a database.
 type postgresOutbox string
 
-func (p postgresOutbox) script(o pgrelay.InstallOptions) (string, error) {
+func (p postgresOutbox) preview(ctx context.Context, o pgrelay.InstallOptions) (string, error) {
 	cfg, err := pgconn.ParseConfig(string(p))
 	if err != nil {
 		return "", usagef("the URL of the database cannot be read")
 	}
-	return pgrelay.Script(cfg.Database, o)
+	fresh, err := pgrelay.Script(cfg.Database, o)
+	if err != nil {
+		return "", err
+	}
+	script, err := pgrelay.Preview(ctx, string(p), o)
+	if headgate.CodeOf(err) == headgate.CodeUnavailable {
+		return unseen + fresh, nil
+	}
+	return script, err
 }
+
+const unseen = "-- The database cannot be reached: this is what one gets that is not prepared.\n"
 
 func (p postgresOutbox) install(ctx context.Context, o pgrelay.InstallOptions) error {
 	return pgrelay.Install(ctx, string(p), o)
@@ -131,14 +143,24 @@ func (s sqliteOutbox) with(fn func(*sql.DB) error) (err error) {
 }
 
 func (s sqliteOutbox) options(o pgrelay.InstallOptions) error {
-	if o.Slot != "" || o.Relay != "" || len(o.Writers) > 0 {
-		return usagef("--slot, --writer and --relay are for PostgreSQL; SQLite has neither slots nor roles")
+	if o.Slot != "" || o.Relay != "" || len(o.Writers) > 0 || o.Harden {
+		return usagef("--slot, --writer, --relay and --harden are for PostgreSQL; SQLite has neither slots nor roles")
 	}
 	return nil
 }
 
-func (s sqliteOutbox) script(o pgrelay.InstallOptions) (string, error) {
-	return sqliterelay.Script(), s.options(o)
+func (s sqliteOutbox) preview(ctx context.Context, o pgrelay.InstallOptions) (script string, err error) {
+	if err := s.options(o); err != nil {
+		return "", err
+	}
+	err = s.with(func(db *sql.DB) (err error) {
+		script, err = sqliterelay.Preview(ctx, db)
+		return err
+	})
+	if headgate.CodeOf(err) == headgate.CodeNotFound {
+		return unseen + sqliterelay.Script(), nil
+	}
+	return script, err
 }
 
 func (s sqliteOutbox) install(ctx context.Context, o pgrelay.InstallOptions) error {

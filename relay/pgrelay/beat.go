@@ -117,6 +117,14 @@ func (x *session) advance(ctx context.Context) error {
 	if _, err := x.sql.Exec(ctx, `SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())`, x.slot); err != nil {
 		return sqlError("advancing the slot", err)
 	}
+	slot, err := readSlot(ctx, x.sql, x.slot)
+	if err != nil {
+		return err
+	}
+	if slot == nil {
+		return slotGone(x.slot)
+	}
+	x.Confirm(relay.Position(slot.confirmed)) // nothing is told before the stream runs
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/relay"
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 )
@@ -17,6 +18,7 @@ type slotState struct {
 	active    *int   // pid
 	plugin    string
 	database  string
+	decoded   bool // something was read from it since the server's statistics began
 }
 
 // owner names whom a slot belongs to.
@@ -31,8 +33,9 @@ func readSlot(ctx context.Context, conn *pgx.Conn, name string) (*slotState, err
 	var s slotState
 	var confirmed *string
 	err := conn.QueryRow(ctx, `
-		SELECT confirmed_flush_lsn::text, coalesce(wal_status, ''), active_pid, coalesce(plugin, ''), coalesce(database::text, '')
-		FROM pg_replication_slots WHERE slot_name = $1`, name).Scan(&confirmed, &s.status, &s.active, &s.plugin, &s.database)
+		SELECT confirmed_flush_lsn::text, coalesce(wal_status, ''), active_pid, coalesce(plugin, ''), coalesce(database::text, ''), coalesce(total_txns > 0, false)
+		FROM pg_replication_slots LEFT JOIN pg_stat_replication_slots USING (slot_name) WHERE slot_name = $1`, name).
+		Scan(&confirmed, &s.status, &s.active, &s.plugin, &s.database, &s.decoded)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -135,8 +138,17 @@ func (x *session) prepare(ctx context.Context) error {
 	if err != nil {
 		return sqlError("noting the session", err)
 	}
+	if slot, err = readSlot(ctx, x.sql, x.slot); err != nil {
+		return err
+	}
+	if slot == nil {
+		return slotGone(x.slot)
+	}
+	x.Confirm(relay.Position(slot.confirmed)) // nothing is told before the stream runs
 	return nil
 }
+
+func slotGone(name string) error { return fmt.Errorf("pgrelay: the slot %s is gone", name) }
 
 // slotOfOthers refuses a slot that this outbox did not make. Whoever made it
 // needs it.
@@ -149,6 +161,12 @@ func slotOfOthers(name string, slot *slotState) error {
 const otherSlotFix = "Leave that slot alone and give this database another: headgate outbox init --slot NAME."
 
 // distrust returns why rows may be missing from the stream; "" when none are.
+//
+// After an orderly stop the slot stands where the relay left it. After any other
+// end it may stand behind the last heartbeat only because a relay read that: a
+// slot that nothing was read from was made since. A crash of the server ends its
+// statistics, too; then what was written since the last proven heartbeat is read
+// from the table without need.
 func (x *session) distrust(st state, slot *slotState) string {
 	fresh := st.systemID == nil // no relay ever ran: the slot is the installer's
 	switch {
@@ -163,11 +181,15 @@ func (x *session) distrust(st state, slot *slotState) string {
 	case !fresh && *st.timeline != x.timeline:
 		return fmt.Sprintf("the server was promoted or restored: timeline %d became %d", *st.timeline, x.timeline)
 	case st.stopped != 0 && slot.confirmed != st.stopped:
-		return fmt.Sprintf("the slot was moved or made anew: it stands at %s, the relay left it at %s", slot.confirmed, st.stopped)
-	case st.beat > st.provenBeat && st.beatLSN != 0 && slot.confirmed > st.beatLSN && st.stopped == 0 && x.passedBeat(st, slot):
+		return movedReason(slot.confirmed, st.stopped)
+	case st.stopped == 0 && st.beatLSN != 0 && slot.confirmed > st.beatLSN && (!slot.decoded || st.beat > st.provenBeat && x.passedBeat(st, slot)):
 		return "the slot was moved or made anew: it stands behind a heartbeat that no relay has seen"
 	}
 	return ""
+}
+
+func movedReason(at, left pglogrepl.LSN) string {
+	return fmt.Sprintf("the slot was moved or made anew: it stands at %s, the relay left it at %s", at, left)
 }
 
 // passedBeat reports whether the slot is past the last heartbeat although that

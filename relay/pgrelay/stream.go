@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"time"
@@ -24,25 +25,17 @@ func (x *session) read(ctx context.Context) error {
 			return err
 		}
 	}
-	// Where the slot stands is where a status may start: never at zero.
-	x.sqlMu.Lock()
-	slot, err := readSlot(ctx, x.sql, x.slot)
-	x.sqlMu.Unlock()
-	if err != nil {
-		return err
-	}
-	if slot == nil {
-		return fmt.Errorf("pgrelay: the slot %s is gone", x.slot)
-	}
-	x.Confirm(relay.Position(slot.confirmed))
-	x.seen.Store(uint64(slot.confirmed))
-	err = pglogrepl.StartReplication(ctx, x.repl, x.slot, 0, pglogrepl.StartReplicationOptions{
+	err := pglogrepl.StartReplication(ctx, x.repl, x.slot, 0, pglogrepl.StartReplicationOptions{
 		Mode:       pglogrepl.LogicalReplication,
 		PluginArgs: []string{"proto_version '1'", "publication_names '" + Publication + "'", "messages 'true'"},
 	})
 	if err != nil {
 		return sqlError("starting the stream", err)
 	}
+	if err := x.sameSlot(ctx); err != nil {
+		return err
+	}
+	x.seen.Store(x.flush.Load())
 	x.moved()
 	x.flowing.Store(true)
 	x.work.Go(func() { x.end(x.statuses(ctx)) })
@@ -61,6 +54,29 @@ func (x *session) read(ctx context.Context) error {
 			return sqlError("reading the log", pgconn.ErrorResponseToPgError(m))
 		}
 	}
+}
+
+// sameSlot fails unless the slot, which nobody can drop any more, stands where
+// this session has left it: where a status may start.
+func (x *session) sameSlot(ctx context.Context) error {
+	x.sqlMu.Lock()
+	defer x.sqlMu.Unlock()
+	slot, err := readSlot(ctx, x.sql, x.slot)
+	if err != nil {
+		return err
+	}
+	if slot == nil {
+		return slotGone(x.slot)
+	}
+	left := pglogrepl.LSN(x.flush.Load())
+	if slot.confirmed == left {
+		return nil
+	}
+	reason := movedReason(slot.confirmed, left)
+	if err := x.setRepair(ctx, reason); err != nil {
+		return err
+	}
+	return errors.New("pgrelay: " + reason)
 }
 
 func streamError(ctx context.Context, err error) error {

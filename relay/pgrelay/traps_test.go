@@ -288,28 +288,6 @@ func TestTrap15SlotInvalidated(t *testing.T) {
 	x.Stop()
 }
 
-func TestTrap16SlotDroppedOrMadeAnew(t *testing.T) {
-	for name, recreate := range map[string]bool{"dropped": false, "made anew": true} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, pgtest.URL(t))
-			x := r.run(nil)
-			r.emit(1, 10)
-			x.Wait(t, 10)
-			x.Stop()
-			r.emit(11, 20)
-			slot := pgtest.Exec(t, r.db, `SELECT slot FROM headgate.installation`)[0][0]
-			r.exec(`SELECT pg_drop_replication_slot($1)`, slot)
-			if recreate {
-				r.exec(`SELECT pg_create_logical_replication_slot($1, 'pgoutput')`, slot)
-			}
-			r.emit(21, 30)
-			r.run(nil)
-			r.until("all are stored", func() bool { return len(r.Stored()) == 30 })
-			r.Verify(30)
-		})
-	}
-}
-
 func TestTrap14ReliefValve(t *testing.T) {
 	r := newRig(t, pgtest.URL(t))
 	g := newGate(r.Door)
@@ -481,23 +459,6 @@ func TestTrap24RowsGoneBeforeTheyAreRead(t *testing.T) {
 	r.Verify(8)
 }
 
-func TestTrap25PartitionsWaitForTheProof(t *testing.T) {
-	r := newRig(t, pgtest.URL(t))
-	r.exec(`CREATE TABLE headgate.outbox_20200101 PARTITION OF headgate.outbox FOR VALUES FROM ('2020-01-01 00:00+00') TO ('2020-01-02 00:00+00')`)
-	r.exec(`INSERT INTO headgate.outbox (id, role, type, key, data, created) VALUES ('old', 'headgate', 'order.placed', 'k1', '{"n":1}', '2020-01-01 12:00+00')`)
-	r.exec(`SELECT headgate.maintain('1 day')`)
-	if n := pgtest.Exec(t, r.db, `SELECT count(*) FROM headgate.outbox`)[0][0]; n != "1" {
-		t.Fatal("a row that nobody has published was dropped")
-	}
-	x := r.run(nil)
-	x.Wait(t, 1)
-	r.until("the published partition is dropped", func() bool {
-		r.exec(`SELECT headgate.maintain('1 day')`)
-		return pgtest.Exec(t, r.db, `SELECT count(*) FROM headgate.outbox`)[0][0] == "0"
-	})
-	r.Verify(1)
-}
-
 func TestTrap26OnlyCommittedRows(t *testing.T) {
 	t.Parallel() // it has a server of its own
 	server := pgtest.Start(t, "wal_level=logical", "max_prepared_transactions=4")
@@ -523,39 +484,6 @@ func TestTrap26OnlyCommittedRows(t *testing.T) {
 	must(t, err)
 	x.Wait(t, 4)
 	r.Verify(4)
-}
-
-func TestTrap27PoisonIsKeptWholeAndPassed(t *testing.T) {
-	r := newRig(t, pgtest.URL(t))
-	x := r.run(nil)
-	big := `{"n":1,"pad":"` + strings.Repeat("x", 2<<20) + `"}`
-	r.exec(`SELECT headgate.emit_event('big', 'order.placed', NULL, NULL, 'k1', NULL, convert_to($1, 'UTF8'))`, big)
-	r.exec(`SELECT headgate.emit_event('bytes', 'order.placed', NULL, NULL, 'k1', NULL, '\xff00fe')`)
-	r.exec(`SELECT headgate.emit('order.unheard', '{"n":1}', 'k1')`)
-	r.exec(`SELECT headgate.emit('order.placed', '{"n":"one"}', 'k1')`)
-	r.emit(1, 3)
-	x.Wait(t, 7)
-	r.Verify(3)
-	kept := r.Kept()
-	if len(kept) != 4 {
-		t.Fatalf("%d records are kept, want 4", len(kept))
-	}
-	for _, k := range kept {
-		if k.ID == "big" && string(k.Body) != big {
-			t.Error("the large event is not kept whole")
-		}
-		if k.ID == "bytes" && string(k.Body) != "\xff\x00\xfe" {
-			t.Errorf("the bytes are kept as %q", k.Body)
-		}
-	}
-	// The same rows again make no second record.
-	x.Stop()
-	r.exec(`UPDATE headgate.relay_state SET repair = 'a test', proven_snapshot = NULL`)
-	x = r.run(nil)
-	x.Wait(t, 7)
-	if again := r.Kept(); len(again) != 4 {
-		t.Errorf("%d records are kept after the rows came again", len(again))
-	}
 }
 
 // shut is a quarantine that cannot keep.
@@ -602,21 +530,6 @@ func TestTrap28QuarantineDownBlocksItsLane(t *testing.T) {
 		t.Error("the row is lost")
 	}
 	r.Verify(14)
-}
-
-func TestTrap31DoctorNamesWhatIsWrong(t *testing.T) {
-	r := newRig(t, pgtest.URL(t))
-	r.exec(`DROP PUBLICATION headgate_outbox`)
-	slot := pgtest.Exec(t, r.db, `SELECT slot FROM headgate.installation`)[0][0]
-	r.exec(`SELECT pg_drop_replication_slot($1)`, slot)
-	found, err := pgrelay.Doctor(context.Background(), r.db)
-	must(t, err)
-	text := fmt.Sprint(found)
-	for _, want := range []string{"publication headgate_outbox is missing", "slot " + slot + " is missing", "max_slot_wal_keep_size is unlimited"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the doctor does not say %q: %s", want, text)
-		}
-	}
 }
 
 // A broker that throttles, loses answers and stores without saying so changes

@@ -30,7 +30,7 @@ clients: ## registry clients of other makers, for the tests (npm, PyPI); optiona
 
 unit: ## all tests under the race detector, against real servers
 	scripts/services run $(GO) test -race -timeout 20m $(PKGS)
-	$(GO) test -run 'TestAcceptanceAllocatesNothing|TestProposalsAllocateLittle|TestHostileReportsAreBounded|TestAvroAcceptsWithoutAllocation|TestProposalsAlwaysValidate|TestStrictDocumentsAreValid|TestTokensAreCheap|TestMillionLines' ./contract ./causal ./gateway
+	$(GO) test -run 'TestAcceptanceAllocatesNothing|TestProposalsAllocateLittle|TestHostileReportsAreBounded|TestAvroAcceptsWithoutAllocation|TestProposalsAlwaysValidate|TestStrictDocumentsAreValid|TestTokensAreCheap|TestMillionLines|TestSimulation' ./contract ./causal ./gateway ./lease/internal/sim
 
 fuzz: ## every fuzz target for a moment, from the checked-in corpus
 	scripts/fuzz $(FUZZTIME)

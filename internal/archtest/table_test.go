@@ -58,6 +58,7 @@ var table = []rule{
 	{pkg: "lease/fencepg", role: "guards of users' own PostgreSQL data", imports: []string{"lease/fence"}, vendors: []string{"github.com/jackc/pgx/v5"}},
 	{pkg: "lease/fencesqlite", role: "guards of users' own SQLite data", imports: []string{"lease/fence"}},
 	{pkg: "lease/hold", role: "keeps a lease while its work lasts"},
+	{pkg: "lease/internal/sim", role: "leases in a simulated world; tests only"},
 	{pkg: "lease/fencetable", role: "highest epochs beside data in any SQL database", imports: []string{"lease"}},
 	{pkg: "lease/fencehttp", role: "middleware of services that refuse stale workers", imports: []string{"api", "lease", "lease/fencetable"}},
 	{pkg: "perimeter", role: "the admission pipeline", imports: []string{"broker", "causal", "contract", "lease", "quarantine", "store", "topology", "internal/condition", "internal/eventcodec", "internal/jsontext", "internal/resource"}, vendors: []string{"github.com/google/uuid"}},

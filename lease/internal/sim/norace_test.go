@@ -1,0 +1,6 @@
+//go:build !race
+
+package sim
+
+// raced: the race detector makes a run ten times as long.
+const raced = false

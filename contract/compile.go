@@ -70,6 +70,7 @@ func compileSchema(schema []byte, pol Policy, hooks *compileHooks) (*program, []
 	if !rsn.empty() {
 		return nil, nil, rsn
 	}
+	prog.makeAutomata()
 	prog.closing = pol.CloseObjects
 	prog.annotateNodes(l)
 	if !hooks.allowCycles {

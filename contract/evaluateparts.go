@@ -108,17 +108,13 @@ func (e *evaluator) member(n *node, v, child int32, name []byte, ev *evals, rep 
 		e.declare(child)
 		ok = e.eval(sub, child, nil, rep)
 	}
-	for _, r := range o.patterns {
-		if !ok && rep == nil {
-			return false
-		}
-		if e.work += r.re.work(len(name)); e.over() {
-			return false
-		}
-		if r.re.Match(name) {
+	if len(o.patterns) > 0 && (ok || rep != nil) {
+		found := false
+		if found, ok = e.byPatterns(o, child, name, ok, rep); found {
 			evaluated = true
-			e.declare(child)
-			ok = e.eval(r.node, child, nil, rep) && ok
+		}
+		if e.over() {
+			return false
 		}
 	}
 	if !evaluated && o.hasAdditional {
@@ -135,6 +131,21 @@ func (e *evaluator) member(n *node, v, child int32, name []byte, ev *evals, rep 
 		ok = false
 	}
 	return ok
+}
+
+// byPatterns applies the schemas whose patterns match the name of a member.
+func (e *evaluator) byPatterns(o *objectRules, child int32, name []byte, ok bool, rep *report) (found, fits bool) {
+	if e.work += o.patternWork(len(name)); e.over() {
+		return false, false
+	}
+	for _, i := range o.matching(name) {
+		e.declare(child)
+		found = true
+		if ok = e.eval(o.patterns[i].node, child, nil, rep) && ok; !ok && rep == nil {
+			break
+		}
+	}
+	return found, ok
 }
 
 // nameFits applies a schema to the name of a member. The name becomes a value

@@ -14,7 +14,8 @@ import (
 const (
 	maxFastValues   = 1 << 13
 	maxFastChildren = maxNames // names of objects, elements of prefixes
-	maxFastPatterns = 6        // of one object
+	maxFastPatterns = 6        // of one object, where they have no automaton
+	maxFastSets     = 256      // of patterns that one name may match
 	maxFastWork     = 1 << 18  // schemas looked at while merging
 )
 
@@ -31,6 +32,8 @@ type fastCompiler struct {
 	memo      map[string]int32
 	queue     []fastPending
 	shared    map[string]int32 // entries of strings and numbers
+	autos     map[string]*automaton
+	left      *automata
 	children  int
 	work      int
 	failed    string
@@ -54,6 +57,7 @@ func compileFast(g *program, pol Policy) (*fastProgram, string) {
 	}
 	c := &fastCompiler{
 		g: g, facts: newKindFacts(g), closing: g.closing, memo: map[string]int32{}, shared: map[string]int32{},
+		autos: map[string]*automaton{}, left: newAutomata(),
 		p: &fastProgram{general: g, limits: pol.limits(), tapes: &sync.Pool{New: func() any { return new([]value) }}},
 	}
 	for _, n := range g.nodes {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 )
 
 func (c *fastCompiler) object(set, all schemaSet) int32 {
@@ -42,22 +43,59 @@ func (c *fastCompiler) object(set, all schemaSet) int32 {
 		index[name] = int32(i)
 	}
 	places.requirements(&o, index)
-	for _, p := range places.patterns {
-		o.patterns = append(o.patterns, p.row)
-	}
-	for mask := range 1 << len(places.patterns) {
-		o.others = append(o.others, c.value(places.undeclared(mask)))
-	}
-	o.other = o.others[0]
-	if len(o.patterns) == 0 {
-		o.others = nil
-	}
+	c.undeclared(&o, places)
 	o.after = newAfter(c.tests(all))
 	c.needs(&o, all, index)
 	if o.plain() {
 		return free
 	}
 	return c.addObject(o)
+}
+
+// undeclared compiles what members must satisfy whose names no schema mentions.
+func (c *fastCompiler) undeclared(o *fastObject, places *objectPlaces) {
+	if len(places.patterns) == 0 {
+		o.other = c.value(places.undeclared(nil))
+		return
+	}
+	if o.auto = c.automaton(places.patterns); o.auto != nil {
+		for _, set := range o.auto.sets {
+			o.others = append(o.others, c.value(places.undeclared(set)))
+		}
+		o.other = o.others[0]
+		return
+	}
+	for _, p := range places.patterns {
+		o.patterns = append(o.patterns, p.row)
+	}
+	for mask := range 1 << len(places.patterns) {
+		var set []int32
+		for i := range places.patterns {
+			if mask&(1<<i) != 0 {
+				set = append(set, int32(i))
+			}
+		}
+		o.others = append(o.others, c.value(places.undeclared(set)))
+	}
+	o.other = o.others[0]
+}
+
+// automaton returns the automaton of the patterns of one object, nil if there
+// is none or if names could match them in too many ways.
+func (c *fastCompiler) automaton(patterns []*pattern) *automaton {
+	var key strings.Builder
+	for _, p := range patterns {
+		key.WriteString(p.String())
+		key.WriteByte(0)
+	}
+	a, have := c.autos[key.String()]
+	if !have {
+		if a = c.left.make(patterns); a != nil && len(a.sets) > maxFastSets {
+			a = nil
+		}
+		c.autos[key.String()] = a
+	}
+	return a
 }
 
 // plain reports whether an object demands nothing.
@@ -73,7 +111,6 @@ func (c *fastCompiler) addObject(o fastObject) int32 {
 
 // wholeObject hands objects over that the pass cannot decide.
 func (c *fastCompiler) wholeObject(set, all schemaSet) (fastAfter, bool) {
-	patterns := map[string]bool{}
 	for _, n := range all.nodes() {
 		if n.konst != nil || n.enum != nil {
 			return c.handOver(set, n, "const or enum of objects"), true
@@ -84,11 +121,10 @@ func (c *fastCompiler) wholeObject(set, all schemaSet) (fastAfter, bool) {
 		if c.closing && !settledButDiscriminated(n, all[n]) {
 			return c.handOver(set, n, "closed objects over branches"), true
 		}
-		if n.object != nil && !n.refOnly() {
-			for _, r := range n.object.patterns {
-				patterns[r.re.String()] = true
-			}
-			if len(patterns) > maxFastPatterns {
+	}
+	if patterns := patternsOf(all.nodes()); len(patterns) > maxFastPatterns && c.automaton(patterns) == nil {
+		for _, n := range all.nodes() {
+			if n.object != nil && len(n.object.patterns) > 0 && !n.refOnly() {
 				return c.handOver(set, n, "many patternProperties"), true
 			}
 		}
@@ -181,18 +217,10 @@ type objectPlaces struct {
 
 func (c *fastCompiler) places(all schemaSet) *objectPlaces {
 	p := &objectPlaces{c: c, all: all, nodes: all.nodes(), closures: map[*node][]*node{}}
-	seen := map[string]bool{}
+	p.patterns = patternsOf(p.nodes)
 	for _, n := range p.nodes {
 		if n.refOnly() {
 			continue
-		}
-		if n.object != nil {
-			for _, r := range n.object.patterns {
-				if !seen[r.re.String()] {
-					seen[r.re.String()] = true
-					p.patterns = append(p.patterns, r.re)
-				}
-			}
 		}
 		if n.unevalProps != nil {
 			if closure, ok := c.expand(setOf(n), kindObject); ok {
@@ -201,6 +229,24 @@ func (c *fastCompiler) places(all schemaSet) *objectPlaces {
 		}
 	}
 	return p
+}
+
+// patternsOf lists the patterns that schemas have for names, each once.
+func patternsOf(nodes []*node) []*pattern {
+	var out []*pattern
+	seen := map[string]bool{}
+	for _, n := range nodes {
+		if n.object == nil || n.refOnly() {
+			continue
+		}
+		for _, r := range n.object.patterns {
+			if !seen[r.re.String()] {
+				seen[r.re.String()] = true
+				out = append(out, r.re)
+			}
+		}
+	}
+	return out
 }
 
 // names returns every name that some schema mentions.
@@ -242,11 +288,13 @@ func (p *objectPlaces) child(name string) schemaSet {
 
 // undeclared returns what applies to a member with a name that no schema
 // mentions, given the patterns that it matches.
-func (p *objectPlaces) undeclared(mask int) schemaSet {
-	return p.member("", false, func(re *pattern) bool {
-		i := slices.IndexFunc(p.patterns, func(q *pattern) bool { return q.String() == re.String() })
-		return mask&(1<<i) != 0
-	})
+func (p *objectPlaces) undeclared(set []int32) schemaSet {
+	p.c.spend(len(p.patterns) / 8)
+	matched := make(map[string]bool, len(set))
+	for _, i := range set {
+		matched[p.patterns[i].String()] = true
+	}
+	return p.member("", false, func(re *pattern) bool { return matched[re.String()] })
 }
 
 func (p *objectPlaces) member(name string, named bool, matches func(*pattern) bool) schemaSet {

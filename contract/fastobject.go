@@ -118,6 +118,12 @@ func (s *fastState) members(o *fastObject, at, words, base int) (end int, first 
 // byPatterns returns the value of an undeclared name by the patterns that it
 // matches.
 func (s *fastState) byPatterns(o *fastObject, name []byte) int32 {
+	if a := o.auto; a != nil {
+		if s.steps += 1 + len(name)/fastMatchShare; s.steps > s.limit {
+			return bad
+		}
+		return o.others[a.match(name)]
+	}
 	mask := 0
 	for i, p := range o.patterns {
 		if !s.affords(p, len(name)) {

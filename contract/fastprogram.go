@@ -82,9 +82,11 @@ type fastObject struct {
 	minProps int
 	maxProps int // or the greatest int
 	// other is the value of an undeclared name; others has one for each
-	// combination of the patterns that it may match.
+	// combination of the patterns that it may match: by the sets of auto, or by
+	// the bits of the patterns.
 	other    int32
 	others   []int32
+	auto     *automaton
 	patterns []*bytePattern
 	// nameRules are values that every name must satisfy.
 	nameRules []int32

@@ -64,6 +64,7 @@ type objectRules struct {
 	near               []nearName          // of names, in their order
 	aliases            map[string][]string // alias → names
 	patterns           []patternRule
+	auto               *automaton // of all patterns
 	hasAdditional      bool
 	additional         *node // of hasAdditional
 	propertyNames      *node

@@ -21,6 +21,7 @@ type pattern struct {
 	steps int // instructions of the program
 	width int // of them, those that one character may make it look at
 	row   *bytePattern
+	auto  *automaton // of this pattern alone, where row is not enough
 }
 
 // Match reports whether the text matches.

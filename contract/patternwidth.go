@@ -28,6 +28,9 @@ func (p *pattern) work(n int) int {
 	if p.row.simple {
 		return rowWork + n
 	}
+	if p.auto != nil {
+		return automatonWork + n
+	}
 	return matchWork + matchByteWork*n*p.width
 }
 

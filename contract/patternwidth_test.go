@@ -45,7 +45,7 @@ func TestDearPatternsAreCounted(t *testing.T) {
 		dear = append(dear, fmt.Sprintf(`{"pattern":"(a|b|ab){1,40}c[a-d]{0,90}x%d$"}`, i))
 	}
 	for i := range 100 {
-		short = append(short, fmt.Sprintf(`"(a|b)*%d$":{"type":"integer"}`, i))
+		short = append(short, fmt.Sprintf(`"a[ab]{12}%d$":{"type":"integer"}`, i))
 	}
 	names := func(n int) string {
 		var b strings.Builder
@@ -56,7 +56,7 @@ func TestDearPatternsAreCounted(t *testing.T) {
 	}
 	for _, c := range []struct{ name, schema, passes, bomb string }{
 		{"dear", `{"items":{"anyOf":[` + strings.Join(dear, ",") + `]}}`, `["abcx7"]`, `["` + strings.Repeat("ab", 5000) + `"]`},
-		{"short", `{"patternProperties":{` + strings.Join(short, ",") + `}}`, names(5), names(5000)},
+		{"short", `{"patternProperties":{` + strings.Join(short, ",") + `}}`, names(2), names(5000)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := compileOK(t, c.schema)

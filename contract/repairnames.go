@@ -52,13 +52,32 @@ func (o *objectRules) aliased(alias string) string {
 func (n *node) hasAlias(name string) bool { return slices.Contains(n.aliases, name) }
 
 // fitsPattern reports whether a pattern of the object matches a name.
-func (o *objectRules) fitsPattern(name []byte) bool {
+func (o *objectRules) fitsPattern(name []byte) bool { return len(o.matching(name)) > 0 }
+
+// matching lists the patterns of the object that match a name.
+func (o *objectRules) matching(name []byte) []int32 {
+	if o.auto != nil {
+		return o.auto.matches(name)
+	}
+	var out []int32
 	for i := range o.patterns {
 		if o.patterns[i].re.Match(name) {
-			return true
+			out = append(out, int32(i))
 		}
 	}
-	return false
+	return out
+}
+
+// patternWork is what matching a name of n bytes costs in units of work.
+func (o *objectRules) patternWork(n int) int {
+	if o.auto != nil {
+		return automatonWork + n
+	}
+	sum := 0
+	for i := range o.patterns {
+		sum += o.patterns[i].re.work(n)
+	}
+	return sum
 }
 
 // spread adds to the schemas of a value all those that they apply, or may

@@ -141,12 +141,9 @@ func (h *hiding) member(set []*node, name string) (list []*node, exact, declared
 			list, exact = append(list, sub), true
 		}
 		byPattern := false
-		for k := range o.patterns {
-			r := &o.patterns[k]
-			h.spend(r.re.work(len(name)))
-			if r.re.Match([]byte(name)) {
-				list, byPattern = append(list, r.node), true
-			}
+		h.spend(o.patternWork(len(name)))
+		for _, i := range o.matching([]byte(name)) {
+			list, byPattern = append(list, o.patterns[i].node), true
 		}
 		declared = declared || byName || byPattern
 		if !byName && !byPattern && o.hasAdditional {

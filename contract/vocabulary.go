@@ -183,14 +183,8 @@ func (e *evaluator) fitsPattern(v *vocabulary, name string) bool {
 		if n.object == nil {
 			return false
 		}
-		for i := range n.object.patterns {
-			re := n.object.patterns[i].re
-			e.looked += re.work(len(name))
-			if re.Match([]byte(name)) {
-				return true
-			}
-		}
-		return false
+		e.looked += n.object.patternWork(len(name))
+		return n.object.fitsPattern([]byte(name))
 	}
 	if fits(v.n) {
 		return true

@@ -1,9 +1,6 @@
 package relay
 
-import (
-	"context"
-	"sync"
-)
+import "sync"
 
 // budget bounds the rows in flight by count and bytes.
 type budget struct {
@@ -18,25 +15,24 @@ func newBudget(rows, bytes int) *budget {
 	return &budget{maxRows: rows, maxBytes: bytes, freed: make(chan struct{})}
 }
 
-// take waits until a row of the size fits. A row that is larger than the whole
+// try takes a row of the size if it fits. A row that is larger than the whole
 // budget goes alone.
-func (b *budget) take(ctx context.Context, size int) error {
-	for {
-		b.mu.Lock()
-		if b.rows == 0 || b.rows < b.maxRows && b.bytes+size <= b.maxBytes {
-			b.rows++
-			b.bytes += size
-			b.mu.Unlock()
-			return nil
-		}
-		freed := b.freed
-		b.mu.Unlock()
-		select {
-		case <-freed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+func (b *budget) try(size int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rows > 0 && (b.rows >= b.maxRows || b.bytes+size > b.maxBytes) {
+		return false
 	}
+	b.rows++
+	b.bytes += size
+	return true
+}
+
+// change is closed when something is given back.
+func (b *budget) change() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.freed
 }
 
 func (b *budget) give(rows, bytes int) {

@@ -9,18 +9,24 @@
 // the causal token that the transaction set. What the perimeter refuses for
 // good is kept whole in quarantine; what it cannot take now is repeated.
 //
+// Rows that wait for what only their own role waits for, such as the rate of its
+// principal, are set aside: their numbers are kept durably in the source, and
+// their content is read from there again when their turn comes. What is set
+// aside for long is all that a role may hold of the lanes, and no log.
+//
 // The tracker alone knows how far the log is done. Nobody else moves the
 // confirmed position.
 //
 // # Invariants
 //
 //  1. A position is confirmed to the source only when every row before it is
-//     stored durably by the broker, known to it already, or kept in quarantine
-//     durably.
+//     stored durably by the broker, known to it already, kept in quarantine
+//     durably, or set aside durably.
 //  2. The confirmed position never comes from a row, only from the end of a
 //     transaction or from an idle position that was read in the same order.
 //  3. Rows of one ordering key are submitted in the order of the log, one at a
-//     time: a row that has to wait holds the ones behind it.
+//     time: a row that has to wait holds the ones behind it, whoever wrote them,
+//     also while it is set aside.
 //  4. A row is never dropped: not for a full quarantine, not for a refusal, not
 //     for an unknown role. Its lane waits instead.
 //  5. Repeating a row repeats its id, so that the broker knows it again. What
@@ -29,7 +35,10 @@
 //     may have forgotten it, or another node may have stored it.
 //  6. A mark (heartbeat) is proven before any position behind it is confirmed.
 //  7. Memory is bounded by rows and bytes in flight, whatever the size of a
-//     transaction.
+//     transaction, and by the numbers and keys of what is set aside; where their
+//     bounds are reached what waits counts as in flight.
+//  8. What is set aside is neither done nor forgotten until the broker has it or
+//     the quarantine: a row that is found deleted then is recorded there.
 //
 // # Failure
 //
@@ -43,5 +52,7 @@
 //
 // # Concurrency
 //
-// Run is called once. Status is safe at any time.
+// Run is called once. Status is safe at any time. One goroutine reads the log
+// and is the only one that decides what is set aside of it; another brings that
+// back.
 package relay

@@ -13,6 +13,9 @@ import (
 const (
 	shortestHold = 5 * time.Millisecond
 	longestHold  = 2 * time.Second
+	// askAgain is when a refusal is asked for again at the latest, whatever it
+	// names: rates are raised, and quarantines emptied.
+	askAgain = 5 * time.Second
 	// tellEvery is how often the log says of a class what it waits for.
 	tellEvery = 10 * time.Second
 )
@@ -39,7 +42,10 @@ func (l *lane) hold(group, left []item, wait time.Duration, why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := classOf(group[0].row)
-	h := l.holds[c]
+	h, was := l.holds[c]
+	if was && personal(h.why) {
+		l.loads.add(c, 0, 0, -1)
+	}
 	if len(left) == 0 {
 		delete(l.holds, c)
 		return
@@ -47,13 +53,26 @@ func (l *lane) hold(group, left []item, wait time.Duration, why error) {
 	if len(left) < len(group) || h.next == 0 {
 		h.next = shortestHold // it goes on, if slowly
 	}
-	h.until = time.Now().Add(max(wait, h.next/2+rand.N(h.next)))
+	h.until = time.Now().Add(max(min(wait, askAgain), h.next/2+rand.N(h.next)))
 	h.next = min(h.next*2, longestHold)
 	h.why = codeOf(why)
 	if l.holds == nil {
 		l.holds = map[class]hold{}
 	}
 	l.holds[c] = h
+	if personal(h.why) {
+		l.loads.add(c, 0, 0, 1)
+	}
+}
+
+// release ends all holds. The caller holds the lock.
+func (l *lane) release() {
+	for c, h := range l.holds {
+		if personal(h.why) {
+			l.loads.add(c, 0, 0, -1)
+		}
+	}
+	l.holds = nil
 }
 
 // codeOf names what rows wait for. What has no code is a failure of the

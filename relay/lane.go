@@ -28,6 +28,7 @@ type lane struct {
 	busy  bool
 	holds map[class]hold
 	woken chan struct{} // something was added that no hold keeps back
+	loads *loads
 }
 
 // item is one row on its way.
@@ -39,12 +40,14 @@ type item struct {
 	read  time.Time
 	// unsure is set once the broker may have stored the row without saying so.
 	unsure bool
+	from   *group // of which it was read again; nil: it came from the log
+	busy   bool   // it is being submitted
 }
 
 // dispatch puts a row into its lane. Rows without a key have no order: they go
 // by their id.
 func (n *run) dispatch(ctx context.Context, it item) {
-	it.key = n.keyOf(it.row)
+	n.loads.add(classOf(it.row), 1, it.size, 0)
 	l := &n.lanes[maphash.String(n.seed, it.key)%uint64(len(n.lanes))]
 	l.mu.Lock()
 	l.queue = append(l.queue, it)
@@ -111,7 +114,8 @@ func (l *lane) head(now time.Time) (group []item, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.queue) == 0 {
-		l.queue, l.busy, l.holds = nil, false, nil
+		l.release()
+		l.queue, l.busy = nil, false
 		return nil, 0
 	}
 	var first *Row
@@ -143,6 +147,7 @@ func (l *lane) head(now time.Time) (group []item, wait time.Duration) {
 		if len(group) > 0 && (len(group) == groupRows || bytes > groupBytes) {
 			break
 		}
+		it.busy = true
 		group = append(group, *it)
 	}
 	return group, wait
@@ -171,7 +176,9 @@ func (l *lane) drop(group, left []item) {
 		case !ours:
 			kept = append(kept, l.queue[i])
 		case again != nil:
-			kept = append(kept, *again)
+			it := *again
+			it.busy = false
+			kept = append(kept, it)
 		}
 	}
 	clear(l.queue[len(kept):])
@@ -336,20 +343,33 @@ func (n *run) keep(ctx context.Context, who string, group []item, results []peri
 // settle tells the tracker what is done.
 func (n *run) settle(group []item, results []perimeter.Result, done, refused []int) {
 	now := n.r.cfg.Now()
+	if len(done)+len(refused) == 0 {
+		return
+	}
 	rows, bytes := 0, 0
 	n.mu.Lock()
 	for _, set := range [...][]int{done, refused} {
 		for _, i := range set {
-			n.tracker.finish(group[i].entry, 1, now)
-			rows++
-			bytes += group[i].size
+			if it := &group[i]; it.from == nil {
+				n.tracker.finish(it.entry, 1, now)
+				rows++
+				bytes += it.size
+			}
 		}
 	}
 	n.mu.Unlock()
-	if rows == 0 {
-		return
-	}
 	n.budget.give(rows, bytes)
+	for _, set := range [...][]int{done, refused} {
+		for _, i := range set {
+			it := &group[i]
+			n.loads.add(classOf(it.row), -1, -it.size, 0)
+			if it.from != nil {
+				n.outRows.Add(-1)
+				n.outBytes.Add(-int64(it.size))
+				n.shelf.done(it.from, it.row.Seq, now)
+			}
+		}
+	}
 	n.signal()
 	n.r.note(func(s *Status) {
 		for _, i := range done {

@@ -103,14 +103,18 @@ type Status struct {
 	Lanes         int `json:"lanes"`
 	// Waiting is how many of the rows in flight are held back, by the code of
 	// what they wait for: rate_limited is a principal's rate of roots.
-	Waiting   map[headgate.Code]int `json:"waiting,omitempty"`
-	Oldest    time.Time             `json:"oldest,omitzero"`
-	Sessions  uint64                `json:"sessions"` // opened since the process started
-	Stored    uint64                `json:"stored"`
-	Duplicate uint64                `json:"duplicate"`
-	Parked    uint64                `json:"parked"`
-	Retried   uint64                `json:"retried"`
-	LastDone  time.Time             `json:"last_done"`
+	Waiting map[headgate.Code]int `json:"waiting,omitempty"`
+	// Aside are the rows that are set aside until their role's turn comes, those
+	// with most first; they are not in flight. AsideFull says that no more fits.
+	Aside     []AsideStatus `json:"aside,omitempty"`
+	AsideFull bool          `json:"aside_full,omitempty"`
+	Oldest    time.Time     `json:"oldest,omitzero"`
+	Sessions  uint64        `json:"sessions"` // opened since the process started
+	Stored    uint64        `json:"stored"`
+	Duplicate uint64        `json:"duplicate"`
+	Parked    uint64        `json:"parked"`
+	Retried   uint64        `json:"retried"`
+	LastDone  time.Time     `json:"last_done"`
 	// Log is what the session knows of the log itself.
 	Log LogStatus `json:"log"`
 }
@@ -254,7 +258,12 @@ func (r *Relay) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n := newRun(r, src)
+	n, err := newRun(ctx, r, src)
+	if err != nil {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.Drain)
+		defer cancel()
+		return errors.Join(err, src.Close(closing))
+	}
 	r.note(func(s *Status) {
 		s.Leads, s.Since, s.Error = true, r.cfg.Now(), ""
 		s.Sessions++

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -19,6 +20,10 @@ type run struct {
 	lanes  []lane
 	work   sync.WaitGroup // lane workers
 	past   *past
+	shelf  *shelf // nil when the source keeps none
+	loads  *loads
+
+	outRows, outBytes atomic.Int64 // read again and on their way
 
 	mu      sync.Mutex
 	tracker tracker
@@ -27,16 +32,18 @@ type run struct {
 	fail    context.CancelCauseFunc
 }
 
-func newRun(r *Relay, src Session) *run {
+func newRun(ctx context.Context, r *Relay, src Session) (*run, error) {
 	n := &run{
 		r: r, src: src, budget: newBudget(r.cfg.InFlight, r.cfg.InFlightBytes), seed: maphash.MakeSeed(),
 		lanes: make([]lane, r.cfg.Lanes), tracker: tracker{horizon: r.cfg.Horizon}, moved: make(chan struct{}, 1),
-		past: newPast(&r.cfg), told: map[wait]time.Time{},
+		past: newPast(&r.cfg), told: map[wait]time.Time{}, loads: newLoads(),
 	}
 	for i := range n.lanes {
-		n.lanes[i].woken = make(chan struct{}, 1)
+		n.lanes[i].woken, n.lanes[i].loads = make(chan struct{}, 1), n.loads
 	}
-	return n
+	var err error
+	n.shelf, err = openShelf(ctx, &r.cfg, src, n.keyOf)
+	return n, err
 }
 
 // relay reads until the source fails or ctx ends, then waits for what is in
@@ -55,7 +62,19 @@ func (n *run) relay(ctx context.Context) error {
 	confirmer.Go(func() { n.limit(ctx, lanes) })
 	confirmer.Go(func() { n.watch(lanes) })
 
+	again, endAgain := context.WithCancel(lanes)
+	var reader sync.WaitGroup
+	if n.shelf != nil {
+		reader.Go(func() {
+			if err := n.readAgain(again); again.Err() == nil {
+				n.fail(err)
+			}
+		})
+	}
+
 	err := n.read(reading, lanes)
+	endAgain()
+	reader.Wait()
 	if cause := context.Cause(lanes); cause != nil {
 		err = cause
 	}
@@ -116,12 +135,16 @@ func (n *run) drain(lanes context.Context) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
+		n.spill(true)
+		if err := n.saveAside(lanes); err != nil {
+			return err
+		}
 		n.mu.Lock()
 		empty := n.tracker.empty()
 		n.mu.Unlock()
 		rows, _ := n.budget.used()
 		if empty || rows == 0 && n.onlyHorizon() {
-			return nil
+			return n.saveDone(lanes)
 		}
 		select {
 		case <-tick.C:
@@ -156,6 +179,9 @@ func (n *run) read(ctx, lanes context.Context) error {
 			if err := n.take(lanes, &changes[i]); err != nil {
 				return err
 			}
+		}
+		if err := n.saveAside(lanes); err != nil {
+			return err
 		}
 		n.signal()
 		if ctx.Err() != nil {
@@ -192,16 +218,7 @@ func (n *run) inTransaction() bool {
 
 func (n *run) take(lanes context.Context, c *Change) error {
 	if c.Kind == Insert {
-		it := item{row: c.Row, size: c.Row.size(), read: n.r.cfg.Now()}
-		n.past.saw(c.Row)
-		if err := n.budget.take(lanes, it.size); err != nil {
-			return err
-		}
-		n.mu.Lock()
-		it.entry = n.tracker.row(c.Row.Committed)
-		n.mu.Unlock()
-		n.dispatch(lanes, it)
-		return nil
+		return n.insert(lanes, c.Row)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -221,6 +238,9 @@ func (n *run) take(lanes context.Context, c *Change) error {
 // tell adds what is in flight at the moment.
 func (n *run) tell(s *Status) {
 	s.InFlight, s.InFlightBytes = n.budget.used()
+	s.InFlight += int(n.outRows.Load())
+	s.InFlightBytes += int(n.outBytes.Load())
+	n.shelf.tell(s)
 	n.mu.Lock()
 	s.Oldest = n.tracker.oldest()
 	n.mu.Unlock()
@@ -254,7 +274,7 @@ func (n *run) confirm(ctx context.Context) {
 		pos, mark, wait := n.tracker.advance(n.r.cfg.Now())
 		empty := n.tracker.empty()
 		n.mu.Unlock()
-		if empty {
+		if empty && !n.shelf.old() {
 			n.past.forget()
 		}
 		if pos > told {

@@ -73,7 +73,8 @@ type Change struct {
 
 // Row is one event as a committed transaction wrote it.
 type Row struct {
-	// Seq is its number in the outbox: for people, never for confirming.
+	// Seq is its number in the outbox, by which it can be read again; never for
+	// confirming.
 	Seq int64
 	// Role is the database role that wrote it.
 	Role string

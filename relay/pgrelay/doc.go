@@ -36,7 +36,8 @@
 //  7. Between reader and relay, and in each query of a repair, rows are bounded by
 //     their bytes.
 //  8. Names without a schema are the server's: no search path is trusted.
-//  9. Partitions are kept up on a connection of their own; no statement of the
+//  9. A partition stays while it holds rows that are set aside.
+//  10. Partitions are kept up on a connection of their own; no statement of the
 //     session waits for locks of the table but a repair.
 //
 // # Failure

@@ -174,7 +174,8 @@ BEGIN
 END $$;
 
 -- Makes the partitions of today and the two days after, and drops those that
--- are older than retain and wholly proven. Returns what it dropped.
+-- are older than retain, wholly proven, and hold nothing that is set aside.
+-- Returns what it dropped.
 CREATE OR REPLACE FUNCTION headgate.maintain(retain interval) RETURNS text[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $$
 DECLARE
@@ -206,6 +207,10 @@ BEGIN
     CONTINUE WHEN (part.day + 1)::timestamptz > clock_timestamp() - retain OR proven IS NULL;
     -- Of a row that is too large for an event only the head is in quarantine.
     EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE NOT pg_visible_in_snapshot(xid, $1) OR octet_length(data) > 8388608 OR octet_length(cause) > 65536)', part.rel) INTO late USING proven;
+    CONTINUE WHEN late;
+    -- Nor of one that waits to be read again.
+    EXECUTE format('SELECT EXISTS (SELECT FROM %s p JOIN headgate.outbox_aside a ON a.page = p.seq / 4096
+      WHERE CASE WHEN p.seq > 0 AND octet_length(a.bits) * 8 > p.seq %% 4096 THEN get_bit(a.bits, p.seq %% 4096) = 1 END)', part.rel) INTO late;
     CONTINUE WHEN late;
     EXECUTE format('DROP TABLE %s', part.rel);
     dropped := dropped || part.rel::text;

@@ -151,19 +151,23 @@ func (s stored) get(name string) ([]byte, bool) {
 var outboxColumns = [...]string{"seq", "id", "role", "type", "source", "subject", "key", "attributes", "cause", "origin", "data", "created"}
 
 // Of a row beyond the bounds only the head is read.
-const selectRows = `SELECT seq::text, left(id, 65537), left(role, 65537), left(type, 65537), left(source, 65537), left(subject, 65537),
+const selectColumns = `SELECT seq::text, left(id, 65537), left(role, 65537), left(type, 65537), left(source, 65537), left(subject, 65537),
 	left(key, 65537), left(attributes::text, 65537), left(cause, 65537), left(origin, 65537),
 	'\x' || encode(CASE WHEN octet_length(data) > 8388608 THEN substring(data FOR 1048576) ELSE data END, 'hex'), to_char(created AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US"+00"'),
-	octet_length(data)::text FROM headgate.outbox WHERE `
+	octet_length(data)::text FROM `
 
 // readRows returns the rows that a condition selects, in the order of their
 // numbers.
 func readRows(ctx context.Context, conn *pgx.Conn, where string, args ...any) ([]*relay.Row, error) {
 	// The plain name would be that of the selected text, where 10 is before 9.
-	rows, err := conn.Query(ctx, selectRows+where+" ORDER BY headgate.outbox.seq", args...)
+	rows, err := conn.Query(ctx, selectColumns+"headgate.outbox WHERE "+where+" ORDER BY headgate.outbox.seq", args...)
 	if err != nil {
 		return nil, sqlError("reading the outbox", err)
 	}
+	return collectRows(rows)
+}
+
+func collectRows(rows pgx.Rows) ([]*relay.Row, error) {
 	defer rows.Close()
 	var all []*relay.Row
 	for rows.Next() {

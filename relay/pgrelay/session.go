@@ -20,6 +20,7 @@ type session struct {
 
 	slot     string
 	server   int // version, as 170005
+	revision int // of what is installed
 	systemID string
 	timeline int
 	epoch    int64
@@ -32,6 +33,7 @@ type session struct {
 	repairing bool
 	snapshot  *string // what a repair goes back to; nil: the whole table
 	advanced  atomic.Bool
+	missed    map[int64]uint64 // rows set aside that cannot be seen, and the transactions before which they were written
 	proven    chan relay.Mark // a proven repair
 
 	secret   [32]byte     // of the heartbeats, which it alone can tell

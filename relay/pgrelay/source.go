@@ -121,7 +121,10 @@ func (x *session) connect(ctx context.Context) error {
 	if have.revision < Revision {
 		x.cfg.Log.WarnContext(ctx, "outbox was prepared by an older version; run headgate outbox init", "revision", have.revision, "newest", Revision)
 	}
-	x.slot = have.slot
+	x.slot, x.revision = have.slot, have.revision
+	if _, err := x.sql.Exec(ctx, keepDurable); err != nil {
+		return sqlError("making statements durable", err)
+	}
 	var timeout int64 // in milliseconds; 0 is none
 	var there time.Time
 	asked := x.cfg.Now()

@@ -87,7 +87,8 @@ func cutPointer(at string) (object, name string) {
 }
 
 // agentPatch is the line with the patch of the best proposal, if a patch is all
-// that the payload needs.
+// that the payload needs. A model does what it is told: only a patch that loses
+// nothing is told to be applied, a guess is put to it as one.
 func (r *Refusal) agentPatch() string {
 	if len(r.Proposals) == 0 {
 		return ""
@@ -100,7 +101,23 @@ func (r *Refusal) agentPatch() string {
 	if err != nil || len(text) > maxAgentPatch {
 		return ""
 	}
-	return "Apply this JSON Patch (RFC 6902) instead, after which the payload is valid: " + escaped(string(text))
+	what := "Apply this JSON Patch (RFC 6902) instead, which loses nothing and after which the payload is valid: "
+	if !p.Lossless {
+		what = "Consider this JSON Patch (RFC 6902), a guess (" + guessWords(p) + ") after which the payload is valid; apply it only if the result is what you mean: "
+	}
+	return what + escaped(string(text))
+}
+
+// guessWords names the steps of a proposal that are guesses, each once, and how
+// sure the least certain is.
+func guessWords(p *headgate.Proposal) string {
+	var steps []string
+	for i := range p.Steps {
+		if s := string(p.Steps[i].Step); !p.Steps[i].Lossless && !slices.Contains(steps, s) {
+			steps = append(steps, s)
+		}
+	}
+	return strings.Join(append(steps, "confidence "+strconv.FormatFloat(p.Confidence, 'g', 3, 64)), ", ")
 }
 
 // quoted clips a pointer, which holds names of the payload, and puts it in quotes.

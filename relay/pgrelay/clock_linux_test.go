@@ -2,6 +2,7 @@ package pgrelay_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -9,7 +10,9 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/causal"
 	"github.com/headgate/headgate/internal/pgtest"
+	"github.com/headgate/headgate/internal/relaytest"
 	"github.com/headgate/headgate/relay"
+	"github.com/headgate/headgate/relay/pgrelay"
 )
 
 const fakeTime = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
@@ -26,64 +29,101 @@ func skewed(t *testing.T, offset string) *pgtest.Cluster {
 	return pgtest.Start(t, "wal_level=logical")
 }
 
-// The database's clock is off by an hour: order, lead, the lifetime of causal
-// tokens and the figures stay as they are.
+// Clocks are off by an hour: the database's, the nodes', those of two nodes
+// against each other, those of programs that write. Order, lead, the lifetime of
+// causal tokens and the figures stay as they are. The tokens of a node are judged
+// by a node with its clock: they are the one thing that nodes must agree on.
 func TestTrap20ClockSkew(t *testing.T) {
-	for _, offset := range []string{"+1h", "-1h"} {
-		t.Run(offset, func(t *testing.T) {
-			r := newRig(t, skewed(t, offset).URL())
-			off := pgtest.Exec(t, r.db, `SELECT round(extract(epoch FROM clock_timestamp() - '`+time.Now().UTC().Format(time.RFC3339)+`'::timestamptz) / 3600)`)[0][0]
-			if off != "1" && off != "-1" {
-				t.Fatalf("the clock is off by %s h", off)
+	for name, c := range map[string]struct {
+		database    string
+		nodes, next time.Duration // next is how far the standby's clock is from the leader's
+	}{
+		"database ahead":               {"+1h", 0, 0},
+		"database behind":              {"-1h", 0, 0},
+		"nodes behind, database ahead": {"+1h", -time.Hour, 0},
+		"standby two hours ahead":      {"", -time.Hour, 2 * time.Hour},
+		"standby two hours behind":     {"", time.Hour, -2 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := pgtest.URL(t)
+			if c.database != "" {
+				server = skewed(t, c.database).URL()
 			}
-			orders := *r.Who["headgate"]
-			orders.Roots = headgate.RootRight{} // nothing but reactions
-			r.Who["headgate"] = &orders
-			fresh := r.token(0)
-			old := r.token(-90 * time.Minute) // it expired half an hour ago
-			first := r.run(func(c *relay.Config) { c.Name = "first" })
-			second := r.run(func(c *relay.Config) { c.Name = "second" })
-			c := r.connect()
-			for i, token := range []string{fresh, old} {
-				for _, sql := range []string{
-					`BEGIN`, `SELECT headgate.set_cause('` + token + `')`, `SELECT headgate.emit('order.placed', '{"n":` + []string{"1", "99"}[i] + `}', 'k1')`, `COMMIT`,
-				} {
-					_, err := c.Exec(context.Background(), sql)
-					must(t, err)
-				}
-			}
-			r.until("both rows are done", func() bool { return len(first.Wait(t, 0))+len(second.Wait(t, 0)) == 2 })
-			leader, standby := first, second
-			if second.Status().Leads {
-				leader, standby = second, first
-			}
-			rows := leader.Wait(t, 2)
-			if rows[0].QID != "" || rows[1].QID == "" {
-				t.Errorf("with a living and with an expired token the rows ended as %+v and %+v", rows[0].Result.Err, rows[1].Result.Err)
-			}
-			for _, d := range rows {
-				if lag := d.At.Sub(d.Row.Committed); lag < -time.Second || lag > time.Minute {
-					t.Errorf("from commit to acknowledgement: %v", lag)
-				}
-			}
-			if e := pgtest.Exec(t, r.db, `SELECT epoch FROM headgate.relay_state`)[0][0]; e != "1" {
-				t.Errorf("the lead changed: epoch %s", e)
-			}
-			leader.Stop()
-			r.exec(`SELECT set_config('headgate.cause', $1, false), headgate.emit('order.placed', '{"n":2}', 'k1')`, fresh)
-			standby.Wait(t, 1)
-			r.Verify(2)
+			clockSkew(t, newRig(t, server), c.nodes, c.next)
 		})
 	}
+}
+
+func clockSkew(t *testing.T, r *rig, nodes, next time.Duration) {
+	t.Helper()
+	orders := *r.Who["headgate"]
+	orders.Roots = headgate.RootRight{} // nothing but reactions
+	r.Who["headgate"] = &orders
+	r.Mints.Store(int64(nodes))
+	fresh := r.token(nodes)
+	old := r.token(nodes - 90*time.Minute) // it expired half an hour ago
+	start := func(name string, off time.Duration) *relaytest.Running {
+		now := func() time.Time { return time.Now().Add(off) }
+		return r.Run(r.sourceOf(pgrelay.Config{Beat: 200 * time.Millisecond, Now: now}), func(c *relay.Config) { c.Name, c.Now = name, now })
+	}
+	first := start("first", nodes)
+	r.until("the first leads", func() bool { return first.Status().Leads })
+	second := start("second", nodes+next)
+	c := r.connect()
+	write := func(token, sql string, args ...any) {
+		t.Helper()
+		tx, err := c.Begin(t.Context())
+		must(t, err)
+		_, err = tx.Exec(t.Context(), `SELECT headgate.set_cause($1)`, token)
+		must(t, err)
+		_, err = tx.Exec(t.Context(), sql, args...)
+		must(t, err)
+		must(t, tx.Commit(t.Context()))
+	}
+	write(fresh, `SELECT headgate.emit('order.placed', '{"n":1}', 'k1')`)
+	write(old, `SELECT headgate.emit('order.placed', '{"n":99}', 'k1')`)
+	rows := first.Wait(t, 2)
+	if rows[0].QID != "" || rows[1].QID == "" {
+		t.Errorf("with a living and with an expired token the rows ended as %+v and %+v", rows[0].Result.Err, rows[1].Result.Err)
+	}
+	// Programs with clocks of their own name times and ids made of times.
+	for i, off := range []time.Duration{time.Hour, -time.Hour, 0} {
+		at := time.Now().Add(off).UTC()
+		write(fresh, `SELECT headgate.emit_event($1, 'order.placed', '/app', NULL, 'k1', jsonb_build_object('time', $2::text), convert_to(jsonb_build_object('n', $3::int)::text, 'UTF8'))`,
+			fmt.Sprintf("%012x", at.UnixMilli()), at.Format(time.RFC3339), i+2)
+	}
+	for _, d := range first.Wait(t, 5) {
+		if lag := d.At.Sub(d.Row.Committed); lag < -time.Second || lag > time.Minute {
+			t.Errorf("from commit to acknowledgement: %v", lag)
+		}
+	}
+	state := func() (epoch, beat int) {
+		row := pgtest.Exec(t, r.db, `SELECT epoch, beat FROM headgate.relay_state`)[0]
+		return atoi(row[0]), atoi(row[1])
+	}
+	_, beat := state()
+	r.until("heartbeats go on for longer than a standby waits", func() bool { _, now := state(); return now > beat+8 })
+	if epoch, _ := state(); epoch != 1 || second.Status().Leads {
+		t.Errorf("the lead changed: epoch %d", epoch)
+	}
+	first.Stop()
+	// A token lives by the clock of the node that made it: the second makes one.
+	r.Mints.Store(int64(nodes + next))
+	write(r.token(nodes+next), `SELECT headgate.emit('order.placed', '{"n":5}', 'k1')`)
+	for _, d := range second.Wait(t, 1) {
+		if lag := d.At.Sub(d.Row.Committed); lag < -time.Second || lag > time.Minute {
+			t.Errorf("from commit to acknowledgement by the second: %v", lag)
+		}
+	}
+	r.Verify(5)
 }
 
 // token returns the causal token of a delivery to the principal orders, minted
 // by a node whose clock is off by so much.
 func (r *rig) token(off time.Duration) string {
 	r.t.Helper()
-	r.Mints.Store(int64(off))
-	defer r.Mints.Store(0)
-	parent := &headgate.Event{ID: "parent" + off.String(), Source: "/s", Type: "order.placed"}
+	defer r.Mints.Store(r.Mints.Swap(int64(off)))
+	parent := &headgate.Event{ID: fmt.Sprint("parent", off, time.Now().UnixNano()), Source: "/s", Type: "order.placed"}
 	res, err := r.Causal.Reserve(context.Background(), causal.Request{
 		Principal: &headgate.Principal{Name: "root", Kind: headgate.KindHuman, Roots: headgate.RootRight{Allowed: true}}, Type: parent.Type, EventID: parent.ID,
 	})

@@ -214,3 +214,35 @@ func TestTrap31DoctorNamesWhatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+// The publication is younger than what the slot has yet to read: rows were
+// written, and then the publication was made. The server refuses to decode them,
+// for ever.
+func TestTrap31PublicationMadeAfterTheSlot(t *testing.T) {
+	r := newRig(t, pgtest.URL(t))
+	x := r.run(nil)
+	r.emit(1, 10)
+	x.Wait(t, 10)
+	x.Stop()
+	r.youngPublication()
+	src, log := r.told()
+	x = r.Run(src, nil)
+	r.until("all are stored", func() bool { return len(r.Stored()) >= 30 })
+	if !log.has("the publication is younger than the slot") {
+		t.Error("the relay did not say what happened")
+	}
+	r.until("the stream is back", r.quiet)
+	r.emit(31, 40)
+	r.until("the stream goes on", func() bool { return len(r.Stored()) >= 40 })
+	r.Verify(40)
+	x.Stop()
+}
+
+// youngPublication writes 11 to 20 without a publication, and 21 to 30 with one.
+func (r *rig) youngPublication() {
+	r.t.Helper()
+	r.exec(`DROP PUBLICATION headgate_outbox`)
+	r.emit(11, 20)
+	r.exec(`CREATE PUBLICATION headgate_outbox FOR TABLE headgate.outbox WITH (publish = 'insert', publish_via_partition_root = true)`)
+	r.emit(21, 30)
+}

@@ -51,7 +51,7 @@ func (x *session) read(ctx context.Context) error {
 				return err
 			}
 		case *pgproto3.ErrorResponse:
-			return sqlError("reading the log", pgconn.ErrorResponseToPgError(m))
+			return x.refused(ctx, pgconn.ErrorResponseToPgError(m))
 		}
 	}
 }
@@ -73,6 +73,26 @@ func (x *session) sameSlot(ctx context.Context) error {
 		return nil
 	}
 	reason := movedReason(slot.confirmed, left)
+	if err := x.setRepair(ctx, reason); err != nil {
+		return err
+	}
+	return errors.New("pgrelay: " + reason)
+}
+
+// refused is why the server does not send the log. It looks for the publication
+// as of each row, so that one made after the slot stops at the rows between for
+// ever: those are read from the table.
+func (x *session) refused(ctx context.Context, e *pgconn.PgError) error {
+	if e.Code != "42704" { // undefined_object
+		return sqlError("reading the log", e)
+	}
+	x.sqlMu.Lock()
+	defer x.sqlMu.Unlock()
+	var there bool
+	if err := x.sql.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = $1)`, Publication).Scan(&there); err != nil || !there {
+		return errors.Join(sqlError("reading the log", e), err)
+	}
+	const reason = "the publication is younger than the slot: what was written before it is not in the stream"
 	if err := x.setRepair(ctx, reason); err != nil {
 		return err
 	}

@@ -79,6 +79,10 @@ type BrokerConfig struct {
 	URL Secret `yaml:"url"`
 	// Credentials is the path of a NATS credentials file for URL.
 	Credentials string `yaml:"credentials"`
+	// Prefix begins the names of the broker's own streams and subjects: nodes
+	// with stores of their own need one each on one server. 1 to 32 capital
+	// letters, digits and "_"; default HG.
+	Prefix string `yaml:"prefix"`
 	// Replicas of each partition on an outside cluster; default 1.
 	Replicas int `yaml:"replicas"`
 }

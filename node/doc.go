@@ -14,9 +14,11 @@
 //  1. Open returns only a node on which every guard works: unsafe drift of a
 //     stream, a contract that does not compile, a subscription that cannot be
 //     read are errors, not warnings.
-//  2. Run serves no request before the router runs, and answers none with
+//  2. A node runs on streams that belong to its store alone: it makes them so
+//     before it creates or reads one, and ends when another store adopted them.
+//  3. Run serves no request before the router runs, and answers none with
 //     success after the broker closed.
-//  3. Draining stops the door first, then deliveries, then what they write to.
+//  4. Draining stops the door first, then deliveries, then what they write to.
 //
 // # Failure
 //

@@ -54,6 +54,7 @@ type BrokerOptions struct {
 	Dir         string // folder of embedded files
 	URL         string // of an outside server, resolved; empty: embedded
 	Credentials string
+	Prefix      string // of the names of its streams; empty: the driver's default
 	Replicas    int
 	Relaxed     bool // durability: relaxed
 	// MaxEventBytes is the largest encoded event that some type allows.

@@ -26,6 +26,7 @@ var defaults = [...]Setting{
 	{Path: "store.driver", Value: "sqlite"},
 	{Path: "broker.driver", Value: "nats"},
 	{Path: "broker.url", Value: "(embedded)"},
+	{Path: "broker.prefix", Value: "HG"},
 	{Path: "broker.replicas", Value: "1"},
 	{Path: "durability", Value: "fsync"},
 	{Path: "defaults.ttl", Value: "16"},

@@ -72,6 +72,7 @@ func (n *Node) findings(context.Context) []api.Finding {
 			Fix: "Stored events are lost. Find out what damaged the data folder; restore a backup, or publish them again with the same ids.",
 		})
 	}
+	out = append(out, n.ownerFindings()...)
 	return append(out, n.relayFindings()...)
 }
 

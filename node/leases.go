@@ -37,19 +37,9 @@ func (n *Node) openLeases(ctx context.Context, opts Options) error {
 		seals[name] = seal
 		n.closers = append(n.closers, closeTarget)
 	}
-	n.warnings = append(n.warnings, n.cfg.Warnings()...)
 	var err error
 	n.Leases, err = lease.Open(ctx, lease.Config{Store: n.Store, Log: n.log, Seal: seals})
 	return err
-}
-
-// Warnings returns what is unsafe about a valid configuration.
-func (l *Loaded) Warnings() []string {
-	if l.Broker.URL == "" {
-		return nil
-	}
-	return []string{"the broker is outside of this node, and leases are those of this node alone: " +
-		"another node on the same streams grants the same resources, and neither refuses what the other's holders write"}
 }
 
 // validateSeals reports what is wrong with the targets to seal.

@@ -56,6 +56,7 @@ type Node struct {
 	admin    string // dev's admin token
 	warnings []string
 	ready    readiness
+	owned    owned
 	guesses  contract.Guesses
 	closers  []func()
 }
@@ -73,10 +74,10 @@ func Open(ctx context.Context, cfg *Loaded, opts Options) (*Node, error) {
 	if problems := cfg.Validate(); len(problems) > 0 {
 		return nil, configError(problems)
 	}
-	n := &Node{cfg: cfg, log: opts.Log, metrics: telemetry.New(telemetry.Config{Version: buildinfo.String()})}
-	if n.log == nil {
-		n.log = slog.New(slog.DiscardHandler)
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
 	}
+	n := &Node{cfg: cfg, log: opts.Log, metrics: telemetry.New(telemetry.Config{Version: buildinfo.String()})}
 	for _, step := range []func(context.Context, Options) error{
 		n.openStore, n.openPrincipals, n.openContracts, n.openBroker, n.openGuards, n.openRouter, n.openOutbox, n.openHTTP,
 	} {
@@ -204,27 +205,12 @@ func (n *Node) openBroker(ctx context.Context, opts Options) error {
 	if n.Topology, err = n.cfg.Topology(); err != nil {
 		return err
 	}
-	otherwise := "nats"
-	if n.cfg.Memory {
-		otherwise = "memory"
-	}
-	open, err := pick(opts.Drivers.Brokers, n.cfg.Broker.Driver, otherwise, "broker")
-	if err != nil {
+	if n.Broker, err = n.cfg.openBroker(ctx, opts); err != nil {
 		return err
 	}
-	url, err := n.cfg.Broker.URL.Resolve()
-	if err != nil {
-		return headgate.NewError(headgate.CodeInvalidConfig, "broker.url: %v", err)
+	if err := n.ownStreams(ctx); err != nil {
+		return err
 	}
-	opened, err := open(ctx, BrokerOptions{
-		Dir: filepath.Join(n.cfg.dataDir(), "broker"), URL: url, Credentials: n.cfg.Broker.Credentials,
-		Replicas: n.cfg.Broker.Replicas, Relaxed: n.cfg.Durability == "relaxed", Log: n.log,
-		MaxEventBytes: n.cfg.maxEventBytes(),
-	})
-	if err != nil {
-		return err // as in openStore
-	}
-	n.Broker = opened
 	return n.ensureStreams(ctx)
 }
 

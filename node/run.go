@@ -87,6 +87,7 @@ func (n *Node) Run(ctx context.Context, ln net.Listener) error {
 	for _, r := range n.Relays {
 		door.run(outer, "outbox "+r.Status().Name, r.Run)
 	}
+	door.run(outer, "streams", n.keepStreams)
 	door.run(outer, "http", func(ctx context.Context) error {
 		select {
 		case <-n.Router.Started():

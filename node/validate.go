@@ -139,6 +139,9 @@ func (l *Loaded) validateNode(p *problems) {
 	if l.Broker.Driver == "memory" && !l.Dev {
 		p.add("broker.driver", "memory keeps no event past the process; only headgate dev takes it")
 	}
+	if strings.Trim(l.Broker.Prefix, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" || len(l.Broker.Prefix) > 32 {
+		p.add("broker.prefix", "want 1 to 32 capital letters, digits and \"_\"")
+	}
 	if l.Broker.Replicas < 0 || l.Broker.Replicas > 5 {
 		p.add("broker.replicas", "want 1 to 5")
 	}

@@ -32,7 +32,9 @@
 //     within the window by one driver. Across nodes that is best effort: a
 //     node learns of another's ids when it loses a race for a sequence.
 //  5. Trim never removes the last frame: it carries the count on.
-//  6. Memory is bounded: 8 MiB of waiting events a partition, one fetch and
+//  6. The last record of the stream PREFIX_OWNER names the owner of the
+//     streams; it is appended on condition of the one before.
+//  7. Memory is bounded: 8 MiB of waiting events a partition, one fetch and
 //     the window a reader, 1 MiB of recent frames a partition, 2 MiB of
 //     frames in all that are kept decoded for several readers, about 40 bytes
 //     for each remembered id.

@@ -24,13 +24,14 @@ func (a *app) checkCommand() *cobra.Command {
 				return err
 			}
 			out := map[string]any{"valid": true, "file": args[0]}
-			if warnings := cfg.Warnings(); len(warnings) > 0 {
-				out["warnings"] = warnings
+			owner := foreseenOwner(cmd.Context(), cfg)
+			if owner != "" {
+				out["notes"] = []string{owner}
 			}
 			return a.print(out, func(w io.Writer) {
 				fmt.Fprintf(w, "%s is valid\n", args[0])
-				for _, warning := range cfg.Warnings() {
-					fmt.Fprintf(w, "warning: %s\n", warning)
+				if owner != "" {
+					fmt.Fprintf(w, "note: %s\n", owner)
 				}
 				a.next("headgate serve --config %s", args[0])
 			})

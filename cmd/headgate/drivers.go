@@ -66,7 +66,7 @@ func openMemory(_ context.Context, o node.BrokerOptions) (broker.Broker, error) 
 }
 
 func openNATS(ctx context.Context, o node.BrokerOptions) (broker.Broker, error) {
-	cfg := natsbroker.Config{URL: o.URL, Replicas: o.Replicas, MaxEventBytes: o.MaxEventBytes, Logger: o.Log}
+	cfg := natsbroker.Config{URL: o.URL, Prefix: o.Prefix, Replicas: o.Replicas, MaxEventBytes: o.MaxEventBytes, Logger: o.Log}
 	if o.URL == "" {
 		cfg.Dir = o.Dir
 	}

@@ -11,6 +11,8 @@ import (
 func nextCommands() map[string]string {
 	return map[string]string{
 		"bench":               "headgate dev",
+		"broker adopt":        "headgate serve --config FILE",
+		"broker owner":        "headgate serve --config FILE",
 		"check":               "headgate serve --config NAME",
 		"config effective":    "headgate check FILE",
 		"contract add":        "headgate contract check NAME PAYLOAD",

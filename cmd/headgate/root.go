@@ -85,7 +85,7 @@ func (a *app) root() *cobra.Command {
 		a.emitCommand(), a.importCommand(), a.listenCommand(), a.tailCommand(),
 		a.contractCommand(), a.subscriptionCommand(), a.principalCommand(),
 		a.quarantineCommand(), a.leaseCommand(), a.explainCommand(), a.treeCommand(), a.doctorCommand(),
-		a.outboxCommand(), a.inboxCommand(), a.demoCommand(), a.benchCommand(), a.versionCommand(),
+		a.outboxCommand(), a.inboxCommand(), a.brokerCommand(), a.demoCommand(), a.benchCommand(), a.versionCommand(),
 	)
 	usageErrors(root)
 	return root

@@ -45,6 +45,7 @@ type Server struct {
 	cmd  *exec.Cmd
 	out  *bytes.Buffer
 	done chan struct{}
+	err  error // of the process, once done is closed
 }
 
 // Start runs the binary with the arguments, which make it listen on addr, and
@@ -77,10 +78,16 @@ func (s *Server) Restart() {
 		s.t.Fatalf("start of the node: %v", err)
 	}
 	done := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(done) }()
 	s.mu.Lock()
 	s.cmd, s.out, s.done = cmd, out, done
 	s.mu.Unlock()
+	go func() {
+		err := cmd.Wait()
+		s.mu.Lock()
+		s.err = err
+		s.mu.Unlock()
+		close(done)
+	}()
 	s.waitReady(done)
 }
 
@@ -128,6 +135,21 @@ func (s *Server) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cmd.Process.Pid
+}
+
+// Ended is closed when the process is gone.
+func (s *Server) Ended() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.done
+}
+
+// ExitError is how the process ended: nil, or an *exec.ExitError. Call it when
+// the process ended.
+func (s *Server) ExitError() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
 }
 
 // Output is what the last process printed. Call it when the process ended.

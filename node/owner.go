@@ -1,0 +1,161 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/broker"
+	"github.com/headgate/headgate/store"
+)
+
+const (
+	// ownEvery is how often a running node asks whether the broker's streams
+	// are still its store's.
+	ownEvery = 2 * time.Second
+	// ownPatience bounds one question.
+	ownPatience = 10 * time.Second
+	// ownStale is how long it may go without an answer before doctor says so.
+	ownStale = 30 * time.Second
+)
+
+// StreamOwner says whose the streams of a configured broker are.
+type StreamOwner struct {
+	Streams broker.Ownership // Owner empty: nobody's yet
+	Store   string           // identity of the configured store
+}
+
+// OwnerOfStreams opens the configured store and broker, without a node on them,
+// and returns whose the broker's streams are. With adopt they are the store's
+// afterwards, and Streams is whose they were.
+func OwnerOfStreams(ctx context.Context, cfg *Loaded, opts Options, adopt bool) (o StreamOwner, err error) {
+	if problems := cfg.Validate(); len(problems) > 0 {
+		return o, configError(problems)
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	n := &Node{cfg: cfg, log: opts.Log}
+	defer func() { err = errors.Join(err, n.Close(context.WithoutCancel(ctx))) }()
+	if err := n.openStore(ctx, opts); err != nil {
+		return o, err
+	}
+	if n.Broker, err = cfg.openBroker(ctx, opts); err != nil {
+		return o, err
+	}
+	if o.Store, err = store.Identity(ctx, n.Store); err != nil {
+		return o, err
+	}
+	o.Streams, err = n.Broker.Own(ctx, "", false)
+	if !adopt {
+		return o, err
+	}
+	// Also when the question failed: a record that cannot be read is replaced.
+	_, err = n.Broker.Own(ctx, o.Store, true)
+	return o, err
+}
+
+// OwnerOfOutside asks an outside broker whose its streams are, and opens no
+// store; asked is false when there is none, or it could not be asked.
+func OwnerOfOutside(ctx context.Context, cfg *Loaded, opts Options) (o broker.Ownership, asked bool) {
+	if cfg.Broker.URL == "" {
+		return o, false
+	}
+	b, err := cfg.openBroker(ctx, opts)
+	if err != nil {
+		return o, false
+	}
+	o, err = b.Own(ctx, "", false)
+	return o, errors.Join(err, b.Close(context.WithoutCancel(ctx))) == nil
+}
+
+// openBroker opens the configured broker.
+func (l *Loaded) openBroker(ctx context.Context, opts Options) (broker.Broker, error) {
+	otherwise := "nats"
+	if l.Memory {
+		otherwise = "memory"
+	}
+	open, err := pick(opts.Drivers.Brokers, l.Broker.Driver, otherwise, "broker")
+	if err != nil {
+		return nil, err
+	}
+	url, err := l.Broker.URL.Resolve()
+	if err != nil {
+		return nil, headgate.NewError(headgate.CodeInvalidConfig, "broker.url: %v", err)
+	}
+	opened, err := open(ctx, BrokerOptions{
+		Dir: filepath.Join(l.dataDir(), "broker"), URL: url, Credentials: l.Broker.Credentials, Prefix: l.Broker.Prefix,
+		Replicas: l.Broker.Replicas, Relaxed: l.Durability == "relaxed", Log: opts.Log,
+		MaxEventBytes: l.maxEventBytes(),
+	})
+	if err != nil {
+		return nil, err // as in openStore
+	}
+	return opened, nil
+}
+
+// owned is what a running node knows of its right to the streams.
+type owned struct {
+	store   string // identity
+	checked atomic.Pointer[time.Time]
+}
+
+// ownStreams makes the broker's streams this store's, or fails: leases, gas and
+// progress of another store say nothing here, so that two would each hand out,
+// lease and charge by themselves.
+func (n *Node) ownStreams(ctx context.Context) error {
+	var err error
+	if n.owned.store, err = store.Identity(ctx, n.Store); err != nil {
+		return err
+	}
+	return n.checkOwner(ctx)
+}
+
+func (n *Node) checkOwner(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, ownPatience)
+	defer cancel()
+	_, err := n.Broker.Own(ctx, n.owned.store, false)
+	if e := headgate.AsError(err); e != nil && e.Code == headgate.CodeStreamsForeign {
+		e.Detail += "; this node's store is " + n.owned.store
+		return e
+	}
+	if err == nil {
+		now := time.Now()
+		n.owned.checked.Store(&now)
+	}
+	return err
+}
+
+// keepStreams asks again and again, and returns once the streams are another
+// store's. A broker that does not answer takes no events either.
+func (n *Node) keepStreams(ctx context.Context) error {
+	tick := time.NewTicker(ownEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := n.checkOwner(ctx); headgate.CodeOf(err) == headgate.CodeStreamsForeign {
+			return err
+		}
+	}
+}
+
+// ownerFindings say for how long nobody answered whose the streams are.
+func (n *Node) ownerFindings() []api.Finding {
+	at := n.owned.checked.Load()
+	if at == nil || time.Since(*at) < ownStale {
+		return nil
+	}
+	return []api.Finding{{
+		Severity: "warning", What: "The broker was last heard to say whose its streams are at " + at.UTC().Format(time.RFC3339) + ".",
+		Fix: "Until it answers again another store may have adopted them, and leases may be granted by both.",
+	}}
+}

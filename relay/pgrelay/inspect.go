@@ -140,6 +140,12 @@ var checks = [...]check{
 		"ALTER PUBLICATION headgate_outbox SET (publish = 'insert', publish_via_partition_root = true);",
 	},
 	{
+		"warning", `SELECT 'the publication headgate_outbox is younger than what the slot ' || s.slot_name || ' has yet to read'
+			FROM pg_publication p, pg_replication_slots s JOIN headgate.installation i ON i.slot = s.slot_name
+			WHERE p.pubname = 'headgate_outbox' AND s.database = current_database() AND age(p.xmin) <= age(s.catalog_xmin)`,
+		"Run the relay: what was written before the publication is read from the table. Publication before slot, always: headgate outbox init --dry-run prints the order.",
+	},
+	{
 		"error", `SELECT 'the role ' || current_user || ' may not replicate' FROM pg_roles WHERE rolname = current_user AND NOT rolreplication AND NOT rolsuper`,
 		"ALTER ROLE … REPLICATION;",
 	},

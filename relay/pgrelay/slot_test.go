@@ -246,3 +246,23 @@ func (r *rig) youngPublication() {
 	r.exec(`CREATE PUBLICATION headgate_outbox FOR TABLE headgate.outbox WITH (publish = 'insert', publish_via_partition_root = true)`)
 	r.emit(21, 30)
 }
+
+func TestTrap31DoctorFindsAYoungPublication(t *testing.T) {
+	r := newRig(t, pgtest.URL(t))
+	if f := r.findings("younger"); len(f) > 0 {
+		t.Fatalf("the doctor says of what init made: %+v", f)
+	}
+	r.emit(1, 10)
+	r.youngPublication()
+	if f := r.findings("younger"); len(f) != 1 || f[0].Severity != "warning" {
+		t.Errorf("the doctor says %+v", f)
+	}
+	x := r.run(nil)
+	r.until("all are stored", func() bool { return len(r.Stored()) >= 30 })
+	r.until("the doctor is content", func() bool {
+		r.exec(`CHECKPOINT`) // as the server does, so that the slot need not look back
+		return len(r.findings("younger")) == 0
+	})
+	r.Verify(30)
+	x.Stop()
+}

@@ -171,6 +171,35 @@ func (e *Entry) has(properties map[string]string) bool {
 	return true
 }
 
+// HasRule reports whether the rules have one of a type.
+func (e *Entry) HasRule(ruleType string) bool {
+	type rules []struct{ Type string }
+	var set struct{ MigrationRules, DomainRules, EncodingRules rules }
+	if len(e.RuleSet) == 0 || json.Unmarshal(e.RuleSet, &set) != nil {
+		return false
+	}
+	for _, r := range slices.Concat(set.MigrationRules, set.DomainRules, set.EncodingRules) {
+		if r.Type == ruleType {
+			return true
+		}
+	}
+	return false
+}
+
+// MaxID returns the highest id that was ever given in the context of a subject.
+func (r *Registry) MaxID(ctx context.Context, subject string) (int, error) {
+	n, err := parseName(subject)
+	if err != nil {
+		return 0, err
+	}
+	last := 0
+	err = r.store.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+		_, err := setting(ctx, tx, keyLastID+n.context, &last)
+		return err
+	})
+	return last, err
+}
+
 // Entries returns versions by a prefix of their subjects, as [Registry.ListSubjects]
 // reads it; with latest only the highest one of each. It skips the first and
 // returns at most limit (0: all), and fewer when their texts are long together:

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"encoding/json"
+	"strings"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/registry/compat"
@@ -236,8 +237,9 @@ func (r *Registry) SetMode(ctx context.Context, subject string, m Mode, force bo
 	})
 }
 
-// DeleteMode removes a mode and returns what it was.
-func (r *Registry) DeleteMode(ctx context.Context, subject string) (Mode, error) {
+// DeleteMode removes a mode and returns what it was. With recursive it removes
+// those of all subjects of the context too, where the subject is a whole one.
+func (r *Registry) DeleteMode(ctx context.Context, subject string, recursive bool) (Mode, error) {
 	n, err := parseName(subject)
 	if err != nil {
 		return "", err
@@ -248,12 +250,32 @@ func (r *Registry) DeleteMode(ctx context.Context, subject string) (Mode, error)
 		if err != nil {
 			return err
 		}
+		if recursive && n.plain == "" {
+			return deleteModes(ctx, tx, n)
+		}
 		if !found && n.String() != "" {
 			return fault(FaultModeNotConfigured, "Subject '%s' does not have subject-level mode configured", show(subject))
 		}
 		return tx.Settings.Delete(ctx, keyMode+n.String())
 	})
 	return m, err
+}
+
+// deleteModes removes the modes of a context and of all its subjects.
+func deleteModes(ctx context.Context, tx *store.Tx, n name) error {
+	rows, err := tx.Settings.List(ctx, keyMode)
+	if err != nil {
+		return err
+	}
+	for key := range rows {
+		if own, err := parseName(strings.TrimPrefix(key, keyMode)); err != nil || own.context != n.context {
+			continue
+		}
+		if err := tx.Settings.Delete(ctx, key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writable refuses where the mode is read-only.

@@ -124,6 +124,7 @@ type described struct {
 	Subject    string               `json:"subject,omitempty"`
 	Version    int                  `json:"version,omitempty"`
 	ID         int                  `json:"id,omitempty"`
+	GUID       string               `json:"guid,omitempty"`
 	Type       string               `json:"schemaType,omitempty"`
 	References []registry.Reference `json:"references,omitempty"`
 	Metadata   json.RawMessage      `json:"metadata,omitempty"`
@@ -132,21 +133,28 @@ type described struct {
 	MaxID      int                  `json:"maxId,omitempty"`
 }
 
-// describe leaves out what is the default: clients of old know no types.
-func describe(e *registry.Entry) described {
+// describe leaves out the type that is the default, which clients of old do not
+// know, unless the caller takes what it does not know.
+func (c *call) describe(e *registry.Entry) described {
 	d := described{
-		Subject: e.Subject, Version: e.Version, ID: e.ID, Type: string(e.Type), References: e.References,
+		Subject: e.Subject, Version: e.Version, ID: e.ID, GUID: e.GUID, Type: string(e.Type), References: e.References,
 		Metadata: e.Metadata, RuleSet: e.RuleSet, Schema: string(e.Schema),
 	}
-	if e.Type == compat.Avro {
+	if e.Type == compat.Avro && !c.takesUnknown() {
 		d.Type = ""
 	}
 	return d
 }
 
+// takesUnknown reports whether the caller ignores members that it does not know,
+// as newer clients say of themselves.
+func (c *call) takesUnknown() bool {
+	return strings.EqualFold(c.Header.Get("Confluent-Accept-Unknown-Properties"), "true")
+}
+
 // bare is what an id alone says.
-func bare(e *registry.Entry) described {
-	d := describe(e)
+func (c *call) bare(e *registry.Entry) described {
+	d := c.describe(e)
 	d.Subject, d.Version, d.ID = "", 0, 0
 	return d
 }

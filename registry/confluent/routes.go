@@ -2,6 +2,7 @@ package confluent
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/registry"
@@ -96,12 +97,42 @@ func listSchemas(c *call) (answer, error) {
 	if limit == 0 || limit > 1000 {
 		limit = 1000
 	}
-	all, err := c.face.cfg.Registry.Entries(c.Context(), prefix, c.seen(), c.flag("latestOnly"), c.count("offset"), limit)
+	var all []registry.Entry
+	var err error
+	if rule := c.query.Get("ruleType"); rule != "" {
+		all, err = c.withRule(prefix, rule, limit)
+	} else {
+		all, err = c.face.cfg.Registry.Entries(c.Context(), prefix, c.seen(), c.flag("latestOnly"), c.count("offset"), limit)
+	}
 	out := make([]described, len(all))
 	for i := range all {
-		out[i] = describe(&all[i])
+		out[i] = c.describe(&all[i])
 	}
 	return answer{body: out}, err
+}
+
+// withRule lists versions that have a rule of a type.
+func (c *call) withRule(prefix, rule string, limit int) ([]registry.Entry, error) {
+	var out []registry.Entry
+	leave := c.count("offset")
+	for skip := 0; ; {
+		page, err := c.face.cfg.Registry.Entries(c.Context(), prefix, c.seen(), c.flag("latestOnly"), skip, 0)
+		if err != nil || len(page) == 0 {
+			return out, err
+		}
+		skip += len(page)
+		for i := range page {
+			switch {
+			case !page[i].HasRule(rule):
+			case leave > 0:
+				leave--
+			default:
+				if out = append(out, page[i]); len(out) == limit {
+					return out, nil
+				}
+			}
+		}
+	}
 }
 
 // byID reads the schema of the id in the path.
@@ -115,7 +146,14 @@ func (c *call) byID() (registry.Entry, error) {
 
 func schemaByID(c *call) (answer, error) {
 	e, err := c.byID()
-	return answer{body: bare(&e)}, err
+	if err != nil {
+		return answer{}, err
+	}
+	d := c.bare(&e)
+	if c.flag("fetchMaxId") {
+		d.MaxID, err = c.face.cfg.Registry.MaxID(c.Context(), c.qualify(c.query.Get("subject")))
+	}
+	return answer{body: d}, err
 }
 
 func schemaText(c *call) (answer, error) {
@@ -161,7 +199,7 @@ func schemaByGUID(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{body: bare(&all[0])}, nil
+	return answer{body: c.bare(&all[0])}, nil
 }
 
 func idsOfGUID(c *call) (answer, error) {
@@ -183,7 +221,7 @@ func lookUp(c *call) (answer, error) {
 		return answer{}, err
 	}
 	e, err := c.face.cfg.Registry.Find(c.Context(), c.subject(), s, c.seen())
-	return answer{body: describe(&e)}, err
+	return answer{body: c.describe(&e)}, err
 }
 
 func register(c *call) (answer, error) {
@@ -192,6 +230,11 @@ func register(c *call) (answer, error) {
 		return answer{}, err
 	}
 	e, err := c.face.cfg.Registry.Submit(c.Context(), c.subject(), s, c.principal.Name)
+	if c.takesUnknown() {
+		d := c.describe(&e)
+		d.Subject = ""
+		return answer{body: d}, err
+	}
 	return answer{body: map[string]int{"id": e.ID}}, err
 }
 
@@ -210,7 +253,7 @@ func (c *call) entry() (registry.Entry, error) {
 
 func getVersion(c *call) (answer, error) {
 	e, err := c.entry()
-	return answer{body: describe(&e)}, err
+	return answer{body: c.describe(&e)}, err
 }
 
 // latestWith pairs the values of key and value in order; what is left over of
@@ -222,7 +265,7 @@ func latestWith(c *call) (answer, error) {
 		properties[keys[i]] = values[i]
 	}
 	e, err := c.face.cfg.Registry.EntryWith(c.Context(), c.subject(), properties, c.seen())
-	return answer{body: describe(&e)}, err
+	return answer{body: c.describe(&e)}, err
 }
 
 func getVersionText(c *call) (answer, error) {
@@ -290,6 +333,8 @@ func testOne(c *call) (answer, error) {
 
 func listContexts(c *call) (answer, error) {
 	all, err := c.face.cfg.Registry.Contexts(c.Context())
+	prefix := strings.TrimPrefix(c.query.Get("contextPrefix"), ":")
+	all = slices.DeleteFunc(all, func(name string) bool { return !strings.HasPrefix(name, prefix) })
 	return answer{body: window(c, all)}, err
 }
 

@@ -148,6 +148,6 @@ func putMode(c *call) (answer, error) {
 }
 
 func deleteMode(c *call) (answer, error) {
-	m, err := c.face.cfg.Registry.DeleteMode(c.Context(), c.scope())
+	m, err := c.face.cfg.Registry.DeleteMode(c.Context(), c.scope(), c.flag("recursive"))
 	return answer{body: mode{string(m)}}, err
 }

@@ -2,7 +2,7 @@
 import json
 import os
 
-from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient, header_schema_id_serializer
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
@@ -38,6 +38,13 @@ def main():
     frame = AvroSerializer(writer, text, conf=settings)({"about": "x"}, context)
     assert frame[0] == 0 and int.from_bytes(frame[1:5], "big") == schema_id
     assert AvroDeserializer(reader)(frame, context) == {"about": "x"}
+
+    # The GUID of the schema in a header, and no frame.
+    context = SerializationContext("py-notes", MessageField.VALUE, headers=[])
+    by_header = dict(settings, **{"schema.id.serializer": header_schema_id_serializer})
+    datum = AvroSerializer(connect(), text, conf=by_header)({"about": "headers"}, context)
+    assert datum == b"\x0eheaders" and [name for name, _ in context.headers] == ["__value_schema_id"], (datum, context.headers)
+    assert AvroDeserializer(connect())(datum, context) == {"about": "headers"}
 
     shape = json.dumps({"title": "Note", "type": "object", "properties": {"about": {"type": "string"}},
                         "required": ["about"], "additionalProperties": False})

@@ -85,13 +85,13 @@ func (o *operator) listSubscriptions(c *gateway.Call) error {
 	}
 	out := api.Subscriptions{Subscriptions: make([]api.Subscription, len(cut)), Next: next}
 	for i := range cut {
-		out.Subscriptions[i] = subscriptionOf(&cut[i])
+		out.Subscriptions[i] = o.subscriptionOf(&cut[i])
 	}
 	return c.JSON(http.StatusOK, out)
 }
 
-func subscriptionOf(s *router.Subscription) api.Subscription {
-	out := api.Subscription{Name: s.Name, Paused: s.Paused, Created: s.Created, Managed: s.Managed}
+func (o *operator) subscriptionOf(s *router.Subscription) api.Subscription {
+	out := api.Subscription{Name: s.Name, Paused: s.Paused, Created: s.Created, Managed: s.Managed, Retain: api.Duration(o.Topology.RetainOf(s.Spec.Types))}
 	sp := &s.Spec
 	out.SubscriptionSpec = api.SubscriptionSpec{
 		Types: sp.Types, When: sp.When, As: sp.As, From: sp.From, Order: sp.Order, MaxBlock: api.Duration(sp.MaxBlock),
@@ -137,9 +137,9 @@ func (o *operator) putSubscription(c *gateway.Call) error {
 		return err
 	}
 	if known {
-		return c.JSON(http.StatusOK, subscriptionOf(&s))
+		return c.JSON(http.StatusOK, o.subscriptionOf(&s))
 	}
-	return c.JSON(http.StatusCreated, subscriptionOf(&s))
+	return c.JSON(http.StatusCreated, o.subscriptionOf(&s))
 }
 
 func (o *operator) subscription(c *gateway.Call) (router.Subscription, error) {
@@ -155,7 +155,7 @@ func (o *operator) getSubscription(c *gateway.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.JSON(http.StatusOK, subscriptionOf(&s))
+	return c.JSON(http.StatusOK, o.subscriptionOf(&s))
 }
 
 func (o *operator) deleteSubscription(c *gateway.Call) error {

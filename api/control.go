@@ -91,6 +91,7 @@ type Subscription struct {
 	Paused  bool      `json:"paused"`
 	Created time.Time `json:"created"`
 	Managed string    `json:"managed" doc:"config or api"`
+	Retain  Duration  `json:"retain,omitempty" doc:"How long the streams that it reads keep events, the longest of them: an inbox must remember for longer"`
 }
 
 // Subscriptions is a page of subscriptions.

@@ -215,6 +215,19 @@ func (t *Table) StreamsFor(patterns []string) []string {
 	return names
 }
 
+// RetainOf returns how long the streams that may hold events of any of the
+// patterns keep them, the longest of them.
+func (t *Table) RetainOf(patterns []string) time.Duration {
+	var longest time.Duration
+	names := t.StreamsFor(patterns)
+	for i := range t.streams {
+		if slices.Contains(names, t.streams[i].Name) {
+			longest = max(longest, t.streams[i].Retain)
+		}
+	}
+	return longest
+}
+
 func withDefault(n, otherwise int) int {
 	if n == 0 {
 		return otherwise

@@ -27,7 +27,7 @@ func (a *app) inboxCommand() *cobra.Command {
 		Long: "Prepare a consumer's PostgreSQL or SQLite database, so that each event has its effect once, and look after it.\n" +
 			"--url is the address of the database (or HEADGATE_INBOX_URL), postgres://… or sqlite:PATH; with a password, write env:NAME.",
 	}
-	cmd.AddCommand(a.inboxInit(), a.inboxStatus(), a.inboxMaintain())
+	cmd.AddCommand(a.inboxInit(), a.inboxStatus(), a.inboxDoctor(), a.inboxMaintain())
 	return cmd
 }
 

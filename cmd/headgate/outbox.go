@@ -126,25 +126,30 @@ func (a *app) outboxDoctor() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			failed := false
-			for _, f := range found {
-				failed = failed || f.Severity == "error"
-			}
-			err = a.print(found, func(w io.Writer) {
-				if len(found) == 0 {
-					fmt.Fprintln(w, "nothing is wrong")
-					return
-				}
-				for _, f := range found {
-					fmt.Fprintf(w, "%s: %s\n  fix: %s\n", f.Severity, plain(f.What), plain(f.Fix))
-				}
-			})
-			if err == nil && failed {
-				return errors.New("the outbox has errors")
-			}
-			return err
+			return a.findings("outbox", found)
 		},
 	}
+}
+
+// findings prints what a doctor found about a thing; errors fail.
+func (a *app) findings(thing string, found []relay.Finding) error {
+	failed := false
+	for _, f := range found {
+		failed = failed || f.Severity == "error"
+	}
+	err := a.print(found, func(w io.Writer) {
+		if len(found) == 0 {
+			fmt.Fprintln(w, "nothing is wrong")
+			return
+		}
+		for _, f := range found {
+			fmt.Fprintf(w, "%s: %s\n  fix: %s\n", f.Severity, plain(f.What), plain(f.Fix))
+		}
+	})
+	if err == nil && failed {
+		return errors.New("the " + thing + " has errors")
+	}
+	return err
 }
 
 func (a *app) outboxReplay() *cobra.Command {

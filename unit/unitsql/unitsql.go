@@ -153,6 +153,13 @@ func (d *DB) Again(err error) bool {
 	return s == "40001" || s == "40P01"
 }
 
+// Remembers tells how long the inbox remembers events.
+func (d *DB) Remembers(ctx context.Context) (time.Duration, error) {
+	var seconds int64
+	err := d.SQL.QueryRowContext(ctx, `SELECT CAST(extract(epoch FROM retain) AS bigint) FROM headgate.inbox_status()`).Scan(&seconds)
+	return time.Duration(seconds) * time.Second, err
+}
+
 // Maintain looks after the inbox: call it every hour or so. That another one
 // holds it up is no error.
 func (d *DB) Maintain(ctx context.Context) error {

@@ -25,6 +25,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"time"
 
 	"github.com/headgate/headgate/inbox"
 	"github.com/headgate/headgate/inbox/inboxsqlite"
@@ -157,6 +158,12 @@ func (d *DB) Ports(conn *sql.Conn) (inbox.Tx, outbox.Tx) {
 
 // Again implements unit.DB. A unit is the only writer: nothing to repeat.
 func (d *DB) Again(error) bool { return false }
+
+// Remembers tells how long the inbox remembers events.
+func (d *DB) Remembers(ctx context.Context) (time.Duration, error) {
+	s, err := inboxsqlite.Inspect(ctx, d.SQL)
+	return s.Retain, err
+}
 
 // Maintain deletes what the inbox need not remember any more, in steps: call it
 // every hour or so.

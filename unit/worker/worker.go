@@ -4,7 +4,7 @@
 // # Model
 //
 //	db := unitpgx.New(pool)
-//	err := worker.Run(ctx, worker.Config{Client: node, Subscription: "billing", Maintain: db.Maintain},
+//	err := worker.Run(ctx, worker.Config{Client: node, Subscription: "billing", Maintain: db.Maintain, Remembers: db.Remembers},
 //		func(ctx context.Context, d *worker.Delivery) error {
 //			_, err := unit.Do(ctx, db, d.Delivery, func(ctx context.Context, tx pgx.Tx, out outbox.Tx) error {
 //				…
@@ -63,7 +63,12 @@ type Config struct {
 	// hour): that of the inbox's database.
 	Maintain func(context.Context) error
 	Every    time.Duration
-	Log      *slog.Logger // default slog.Default()
+	// Remembers, if set, tells how long the inbox's database remembers events: that
+	// of unitpgx, unitsql or unitsqlite. It is compared at the start with how long
+	// the subscription's streams keep them, and a shorter memory is warned of: an
+	// event that comes again later than that is refused as too_old.
+	Remembers func(context.Context) (time.Duration, error)
+	Log       *slog.Logger // default slog.Default()
 }
 
 // Delivery is one event with what a unit of work needs.
@@ -117,6 +122,9 @@ func (w *worker) run(ctx context.Context) error {
 	go func() { defer close(settled); w.settleAll(context.WithoutCancel(ctx)) }()
 	if w.Maintain != nil {
 		side.Go(func() { w.maintain(pulling) })
+	}
+	if w.Remembers != nil {
+		side.Go(func() { w.compare(calls) })
 	}
 	err := w.pull(pulling, calls, &work)
 	stop()
@@ -276,6 +284,21 @@ func (w *worker) send(ctx context.Context, batch []api.Settlement) {
 		if !sleep(ctx, 50*time.Millisecond<<try) {
 			return
 		}
+	}
+}
+
+// compare warns of an inbox that forgets what its streams may deliver again.
+func (w *worker) compare(ctx context.Context) {
+	inbox, err := w.Remembers(ctx)
+	if err == nil {
+		var s api.Subscription
+		if s, err = w.Client.Subscription(ctx, w.Subscription); err == nil && inbox <= time.Duration(s.Retain) {
+			w.Log.Warn("inbox forgets events that the streams still keep; make it remember longer: headgate inbox init --retain",
+				"subscription", w.Subscription, "inbox", inbox, "streams", time.Duration(s.Retain))
+		}
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
+		w.Log.Warn("inbox not compared with the streams", "subscription", w.Subscription, "err", err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/internal/nodetest"
 	"github.com/headgate/headgate/router"
+	"github.com/headgate/headgate/topology"
 	"github.com/headgate/headgate/unit"
 	"github.com/headgate/headgate/unit/handler"
 	"github.com/headgate/headgate/unit/worker"
@@ -150,6 +151,34 @@ func TestWorkerDoesNotDrainForEver(t *testing.T) {
 		})
 	}()
 	must(t, <-ended)
+}
+
+// A worker compares how long its inbox remembers with how long the streams that
+// the subscription reads keep their events, and with no others.
+func TestWorkerComparesItsInboxWithTheStreams(t *testing.T) {
+	n := nodetest.Start(t, &nodetest.Opts{Streams: []topology.Stream{
+		{Name: "tickets", Types: []string{"ticket.*"}, Retain: 10 * 24 * time.Hour}, {Name: "slow", Types: []string{"slow.*"}, Retain: 90 * 24 * time.Hour},
+	}})
+	subscribe(t, n, "s", api.SubscriptionSpec{})
+	for remembers, warns := range map[time.Duration]string{
+		10 * 24 * time.Hour: "inbox=240h0m0s streams=240h0m0s", 11 * 24 * time.Hour: "", 0: "not compared",
+	} {
+		var said strings.Builder
+		ctx, cancel := context.WithCancel(t.Context())
+		must(t, worker.Run(ctx, worker.Config{
+			Client: n.Client(t, "triage"), Subscription: "s", Log: slog.New(slog.NewTextHandler(&said, nil)),
+			Remembers: func(context.Context) (time.Duration, error) {
+				defer cancel() // what was begun goes on
+				if remembers == 0 {
+					return 0, errors.New("the database is away")
+				}
+				return remembers, nil
+			},
+		}, func(context.Context, *worker.Delivery) error { return nil }))
+		if !strings.Contains(said.String(), warns) || (warns == "") != (said.String() == "") {
+			t.Errorf("remembers %s: it says %q", remembers, said.String())
+		}
+	}
 }
 
 // What waiting does not mend ends the worker.

@@ -40,7 +40,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	db := unitpgx.New(pool)
-	return worker.Run(ctx, worker.Config{Client: node, Subscription: "billing", Maintain: db.Maintain}, func(ctx context.Context, d *worker.Delivery) error {
+	return worker.Run(ctx, worker.Config{Client: node, Subscription: "billing", Maintain: db.Maintain, Remembers: db.Remembers}, func(ctx context.Context, d *worker.Delivery) error {
 		res, err := unit.Do(ctx, db, d.Delivery, func(ctx context.Context, tx pgx.Tx, out outbox.Tx) error {
 			return charge(ctx, tx, out, d.Event)
 		})

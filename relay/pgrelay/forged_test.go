@@ -94,6 +94,9 @@ func TestProvenSnapshotOfTheFutureIsNone(t *testing.T) {
 	x.Wait(t, 10)
 	x.Stop()
 	r.exec(`UPDATE headgate.relay_state SET proven_snapshot = '1:99999999:', proven_beat = 9223372036854775807`)
+	r.until("the slot is free", func() bool {
+		return pgtest.Exec(t, r.db, `SELECT active FROM pg_replication_slots JOIN headgate.installation ON slot = slot_name`)[0][0] == "f"
+	})
 	r.exec(`SELECT pg_drop_replication_slot(slot) FROM headgate.installation`)
 	r.emit(11, 20)
 	r.run(nil)

@@ -134,6 +134,7 @@ func (n *run) limit(ctx, lanes context.Context) {
 func (n *run) drain(lanes context.Context) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
+	n.signal() // for what was read last
 	for {
 		n.spill(true)
 		if err := n.saveAside(lanes); err != nil {

@@ -16,7 +16,7 @@ run: build ## start a node on this machine, everything embedded
 build: ## build bin/headgate
 	$(GO) build -trimpath -o bin/headgate ./cmd/headgate
 
-test: lint build clients unit fuzz bench-short ## everything CI runs
+test: lint build clients unit newest fuzz bench-short ## everything CI runs
 
 lint: ## formatting, vet, staticcheck, architecture
 	@out=$$($(TOOLS) gofumpt -l $$(git ls-files -co --exclude-standard '*.go')); \
@@ -32,6 +32,10 @@ unit: ## all tests under the race detector, against real servers
 	scripts/services run $(GO) test -race -timeout 20m $(PKGS)
 	$(GO) test -run 'TestAcceptanceAllocatesNothing|TestProposalsAllocateLittle|TestHostileReportsAreBounded|TestAvroAcceptsWithoutAllocation|TestProposalsAlwaysValidate|TestStrictDocumentsAreValid|TestTokensAreCheap|TestMillionLines|TestSimulation' ./contract ./causal ./gateway ./lease/internal/sim
 
+newest: ## a short run against the newest PostgreSQL (npm)
+	HEADGATE_POSTGRES_PACKAGES='./lease/fencepg ./relay/pgrelay ./inbox/inboxpgx ./unit' scripts/postgres-versions 18 -- -race \
+	  -run 'TestInterleavings|TestBounds|TestInstall|TestUpgrade|TestStandby|TestDoctorNamesASlot|TestRelayRuns|TestTrap36|TestRemembers|TestSuperseded'
+
 fuzz: ## every fuzz target for a moment, from the checked-in corpus
 	scripts/fuzz $(FUZZTIME)
 
@@ -46,6 +50,7 @@ bench-peers: ## the contract engine against other JSON Schema libraries
 
 campaign: ## the long forms of the hunts for loss (hours); record in docs/campaigns.md
 	HEADGATE_CAMPAIGN=1 scripts/services run $(GO) test -count=1 -timeout 6h $(PKGS)
+	scripts/postgres-versions
 
 docs: ## regenerate reference pages
 	$(GO) run ./internal/gendocs
@@ -57,4 +62,4 @@ fmt: ## format
 clean: ## remove what the build made
 	rm -rf bin .services
 
-.PHONY: help run build test lint clients unit fuzz bench bench-short bench-peers campaign docs fmt clean
+.PHONY: help run build test lint clients unit newest fuzz bench bench-short bench-peers campaign docs fmt clean

@@ -112,6 +112,8 @@ func busy(err error) bool {
 // move moves the confirmed place, provided that the row there is the one that
 // was read.
 func (x *session) move(ctx context.Context, to place) error {
+	x.writing.Lock()
+	defer x.writing.Unlock()
 	res, err := x.write.ExecContext(ctx, `UPDATE headgate_outbox_state
 		SET confirmed = ?, confirmed_id = ?, confirmed_at = ?,
 		    repair = CASE WHEN repair_until > ? THEN repair END, repair_until = CASE WHEN repair_until > ? THEN repair_until END
@@ -155,8 +157,10 @@ func (x *session) clean(ctx context.Context) time.Duration {
 		x.mu.Unlock()
 		var n int64
 		err := patient(most, func() error {
+			x.writing.Lock()
+			defer x.writing.Unlock()
 			res, err := x.write.ExecContext(ctx, `DELETE FROM headgate_outbox_rows
-				WHERE seq < ? AND seq < (SELECT min(seq) FROM headgate_outbox_rows) + ? AND created < ?`, told, cleanRows, cutoff)
+				WHERE seq < ? AND seq < (SELECT min(seq) FROM headgate_outbox_rows) + ? AND created < ?`+x.butAside(), told, cleanRows, cutoff)
 			if err == nil {
 				n, err = res.RowsAffected()
 			}
@@ -172,6 +176,14 @@ func (x *session) clean(ctx context.Context) time.Duration {
 	return cleanEvery
 }
 
+// butAside is the condition that spares what waits to be read again.
+func (x *session) butAside() string {
+	if x.revision < asideRevision {
+		return ""
+	}
+	return ` AND seq < coalesce((SELECT min(page) * 4096 FROM headgate_outbox_aside), 9223372036854775807)`
+}
+
 func (x *session) postpone(ctx context.Context, err error) time.Duration {
 	if !busy(err) && ctx.Err() == nil {
 		x.cfg.Log.WarnContext(ctx, "outbox rows are not deleted; it is tried again within a minute", "database", x.path, "error", err)
@@ -184,6 +196,8 @@ func (x *session) postpone(ctx context.Context, err error) time.Duration {
 // it is published yet or not: nothing is asked before.
 func (x *session) nextClean(ctx context.Context, told int64) time.Duration {
 	oldest := x.cfg.Now().UnixMilli()
+	x.writing.Lock()
+	defer x.writing.Unlock()
 	err := x.write.QueryRowContext(ctx, `SELECT coalesce((SELECT created FROM headgate_outbox_rows WHERE seq <> ? ORDER BY seq LIMIT 1), ?)`, told, oldest).Scan(&oldest)
 	if err != nil {
 		return x.postpone(ctx, err)

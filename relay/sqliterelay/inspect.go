@@ -33,6 +33,7 @@ type State struct {
 	Waiting      int64     `json:"waiting"`
 	WaitingSince time.Time `json:"waiting_since,omitzero"`
 	Repair       string    `json:"repair,omitempty"` // why rows are published again
+	Aside        int64     `json:"aside"`            // rows before it that are set aside until their turn comes
 	Rows         int64     `json:"rows"`             // kept in the outbox
 	LogBytes     int64     `json:"log_bytes"`        // of the write-ahead log
 }
@@ -61,6 +62,15 @@ func inspect(ctx context.Context, conn *sql.Conn) (State, error) {
 		return State{}, sqlError("counting rows", err)
 	}
 	out.WaitingSince = millis(since)
+	if s.revision >= asideRevision {
+		pages, err := readAside(ctx, conn)
+		if err != nil {
+			return State{}, err
+		}
+		for i := range pages {
+			out.Aside += int64(pages[i].Count())
+		}
+	}
 	var seq int
 	var name string
 	if err := conn.QueryRowContext(ctx, `PRAGMA database_list`).Scan(&seq, &name, &out.Database); err != nil {
@@ -141,6 +151,12 @@ func (s State) findings(now time.Time) []relay.Finding {
 		found = append(found, relay.Finding{
 			Severity: "warning", What: fmt.Sprintf("the database was prepared by an older version: revision %d of its views and triggers, the newest is %d", s.Revision, Revision),
 			Fix: "Run headgate outbox init, beside writers and relays; --dry-run shows what it does.",
+		})
+	}
+	if s.Aside > 0 {
+		found = append(found, relay.Finding{
+			Severity: "warning", What: fmt.Sprintf("%d row(s) are set aside: the principal is beyond its rate of roots, or its rows wait for the quarantine", s.Aside),
+			Fix: "Nothing, if the rate is meant: they go out at that rate, and others are not held up. Else raise roots.rate of the principal, or see what writes so much.",
 		})
 	}
 	if s.Repair != "" {

@@ -18,12 +18,14 @@ const SchemaVersion = 1
 // Revision is that of the views and triggers beside them, raised with every
 // change of what Install and [Watch] make. Relays and writers of every revision
 // work with those of every other; [Install] brings a database up to it.
-const Revision = 2
+const Revision = 3
 
 // schema is made once, views put in place of older ones.
 var (
 	//go:embed schema.sql
 	schema string
+	//go:embed aside.sql
+	aside string
 	//go:embed views.sql
 	views string
 )
@@ -49,7 +51,7 @@ func Script() string {
 }
 
 func fresh() string {
-	return fill(schema+"\n"+views) + fmt.Sprintf("\nINSERT INTO headgate_outbox_state (one, version, revision, identity, created)\nVALUES (1, %d, %d, lower(hex(randomblob(16))), %s);\n",
+	return fill(schema+"\n"+aside+"\n"+views) + fmt.Sprintf("\nINSERT INTO headgate_outbox_state (one, version, revision, identity, created)\nVALUES (1, %d, %d, lower(hex(randomblob(16))), %s);\n",
 		SchemaVersion, Revision, nowMillis)
 }
 
@@ -70,7 +72,7 @@ func plan(ctx context.Context, conn *sql.Conn) (string, error) {
 	return upgrade(ctx, conn)
 }
 
-// upgrade returns the statements from revision 1. What watched tables have is
+// upgrade returns the statements from an earlier revision. What watched tables have is
 // made anew, since their triggers write into the tables that are.
 func upgrade(ctx context.Context, conn *sql.Conn) (string, error) {
 	var b strings.Builder
@@ -82,7 +84,7 @@ func upgrade(ctx context.Context, conn *sql.Conn) (string, error) {
 		b.WriteString("ALTER TABLE headgate_outbox_state ADD COLUMN revision INTEGER NOT NULL DEFAULT 1;\n")
 	}
 	_, replaced, _ := strings.Cut(schema, "CREATE TABLE headgate_outbox_replaced")
-	b.WriteString("DROP TABLE headgate_outbox_replaced; -- empty but within a statement\nCREATE TABLE headgate_outbox_replaced" + replaced + "\n" + fill(views) + "\n")
+	b.WriteString("DROP TABLE headgate_outbox_replaced; -- empty but within a statement\nCREATE TABLE headgate_outbox_replaced" + replaced + "\n" + aside + "\n" + fill(views) + "\n")
 	names, err := list(ctx, conn, `SELECT name FROM headgate_outbox_watched WHERE name IN (SELECT name FROM main.sqlite_master WHERE type = 'table') ORDER BY name`)
 	if err != nil {
 		return "", err

@@ -13,10 +13,16 @@ import (
 // much through the view.
 const maxRow = 8 << 20
 
-// selectRows takes the number behind which it reads, and how many rows.
-const selectRows = `SELECT seq, id, type, coalesce(source, ''), coalesce(subject, ''), coalesce(key, ''), attributes,
+const selectColumns = `SELECT seq, id, type, coalesce(source, ''), coalesce(subject, ''), coalesce(key, ''), attributes,
 	coalesce(cause, ''), coalesce(origin, ''), created, coalesce(length(data), -1), CASE WHEN length(data) <= 8388608 THEN data END
-	FROM headgate_outbox_rows WHERE seq > ? ORDER BY seq LIMIT ?`
+	FROM headgate_outbox_rows `
+
+// selectRows takes the number behind which it reads, and how many rows;
+// selectAside the numbers as a JSON array.
+const (
+	selectRows  = selectColumns + `WHERE seq > ? ORDER BY seq LIMIT ?`
+	selectAside = selectColumns + `WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq`
+)
 
 // read is one row.
 type read struct {

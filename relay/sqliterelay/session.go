@@ -39,6 +39,8 @@ type session struct {
 	db         *sql.DB
 	read       *sql.Conn
 	write      *sql.Conn
+	writing    sync.Mutex // what write does
+	again      *sql.Conn  // reads what is set aside
 	version    *sql.Stmt
 	epoch      int64
 	identity   string
@@ -279,7 +281,7 @@ func (x *session) disconnect() {
 	if x.version != nil {
 		_ = x.version.Close()
 	}
-	for _, conn := range []*sql.Conn{x.read, x.write} {
+	for _, conn := range []*sql.Conn{x.read, x.write, x.again} {
 		if conn != nil {
 			_ = conn.Close()
 		}

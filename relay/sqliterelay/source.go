@@ -200,8 +200,8 @@ func (x *session) tryLock() (bool, error) {
 	return false, err
 }
 
-// connect opens two connections, so that reading never waits behind the cursor
-// for the writer's turn.
+// connect opens three connections, so that reading never waits behind the cursor
+// for the writer's turn, nor for what is read again.
 func (x *session) connect(ctx context.Context) error {
 	var err error
 	if x.db, err = x.cfg.Connect(); err != nil {
@@ -210,7 +210,7 @@ func (x *session) connect(ctx context.Context) error {
 	for _, c := range []struct {
 		conn **sql.Conn
 		wait time.Duration // the writer waits by itself, see patient
-	}{{&x.read, busyWait}, {&x.write, 0}} {
+	}{{&x.read, busyWait}, {&x.write, 0}, {&x.again, busyWait}} {
 		if *c.conn, err = x.db.Conn(ctx); err != nil {
 			return sqlError("opening the database", err)
 		}

@@ -13,7 +13,7 @@ END;
 
 DROP TRIGGER IF EXISTS headgate_outbox_rows_stay;
 CREATE TRIGGER headgate_outbox_rows_stay BEFORE DELETE ON headgate_outbox_rows
-WHEN OLD.seq >= (SELECT confirmed FROM headgate_outbox_state)
+WHEN OLD.seq >= (SELECT confirmed FROM headgate_outbox_state) OR OLD.seq >= (SELECT min(page) * 4096 FROM headgate_outbox_aside)
 BEGIN
   SELECT RAISE(ABORT, 'headgate HG109: rows of the outbox stay until they are published');
 END;

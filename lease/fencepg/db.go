@@ -154,7 +154,7 @@ func (d *DB) guard(f fence.Fence, server string) (sql string, args []any) {
 	left := strconv.FormatInt(max(f.Left(time.Now(), cmp.Or(d.Limit, DefaultLimit)).Milliseconds(), 1), 10)
 	names := []string{"idle_in_transaction_session_timeout", "statement_timeout"}
 	if major, _, _ := strings.Cut(server, "."); len(major) == 2 && major >= "17" {
-		names = append(names, "transaction_timeout")
+		names = []string{"transaction_timeout"} // bounds both: the server passes over longer or equal ones of theirs
 	}
 	var b strings.Builder
 	b.WriteString("SELECT ")

@@ -98,6 +98,7 @@ var levels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Seriali
 type world struct {
 	worker, taker, eye *pgx.Conn
 	config             Config // leases of a node
+	light              Config // the same, and no table is fenced
 	remote             Config // leases elsewhere
 	n                  int
 }
@@ -115,6 +116,7 @@ func openWorld(ctx context.Context, url string, mutate func(string) string) (w *
 	name := "headgate_doctor_" + hex.EncodeToString(random[:])
 	w = &world{
 		config: Config{Schema: name, Node: name + "_node", mutate: mutate},
+		light:  Config{Schema: name + "_light", Node: name + "_node", mutate: mutate},
 		remote: Config{Schema: name + "_remote", mutate: mutate},
 	}
 	for _, c := range []**pgx.Conn{&w.worker, &w.taker, &w.eye} {
@@ -140,7 +142,7 @@ func (w *world) build(ctx context.Context) error {
 	if _, err := w.eye.Exec(ctx, "CREATE SCHEMA "+fence.Ident(w.config.Node)+"; "+ddl); err != nil {
 		return fmt.Errorf("the doctor needs the right to create schemas: %w", err)
 	}
-	for _, c := range []Config{w.config, w.remote} {
+	for _, c := range []Config{w.config, w.light, w.remote} {
 		if err := Install(ctx, w.eye, c); err != nil {
 			return err
 		}
@@ -154,7 +156,7 @@ func (w *world) build(ctx context.Context) error {
 		return err
 	}
 	for table, template := range map[string]string{"constant": "constant", "rows": "{resource}", "parted": "{resource}"} {
-		if _, err := FenceTable(ctx, w.eye, w.config.Schema, w.table(table), template, false); err != nil {
+		if _, err := w.config.fenceTable(ctx, w.eye, w.table(table), template, false); err != nil {
 			return err
 		}
 	}
@@ -174,7 +176,7 @@ func (w *world) close() error {
 		}
 	}
 	if w.eye != nil {
-		for _, s := range []string{w.config.Node, w.config.private(), w.config.Schema, w.remote.private(), w.remote.Schema} {
+		for _, s := range []string{w.config.Node, w.config.private(), w.config.Schema, w.light.private(), w.light.Schema, w.remote.private(), w.remote.Schema} {
 			_, e := w.eye.Exec(ctx, "DROP SCHEMA IF EXISTS "+fence.Ident(s)+" CASCADE")
 			err = errors.Join(err, e)
 		}

@@ -24,6 +24,12 @@ var fencesSQL string
 //go:embed sql/guard.sql
 var guardSQL string
 
+//go:embed sql/fence.sql
+var fenceSQL string
+
+//go:embed sql/note.sql
+var noteSQL string
+
 //go:embed sql/pass.sql
 var passSQL string
 
@@ -32,8 +38,9 @@ var downSQL string
 
 // version is of the installed objects. [Install] brings older ones up to it,
 // and what was fenced or sealed stays so. Version 2 keeps the note of a
-// transaction's fences as text.
-const version = 2
+// transaction's fences as text; since version 3 the guard leaves none before a
+// table is fenced.
+const version = 3
 
 // minServer is the oldest PostgreSQL that is supported.
 const minServer = 140000
@@ -86,7 +93,9 @@ func (c Config) fill(sql string) string {
 	table, alive, unknown, hint := fence.Ident(c.private())+".fences", "true", "HG003", "Seal this database with the new grant before using it."
 	if c.Node != "" {
 		table = fence.Ident(c.Node) + ".leases"
-		alive = "l.expires OPERATOR(pg_catalog.>) (extract(epoch FROM pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000000)::bigint"
+		// In floating point, which is exact to a quarter of a microsecond here and
+		// cheaper than numbers of any length.
+		alive = "l.expires OPERATOR(pg_catalog.>) (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000000)::bigint"
 		unknown, hint = "HG001", "Stop: the lease is not known any more; acquire it again."
 	}
 	sql = strings.ReplaceAll(sql, "@pass", strings.TrimSpace(passSQL))
@@ -107,21 +116,34 @@ func (c Config) Script() (string, error) {
 	if c.Node == "" {
 		functions += ", @public.fence_gate(text, bigint), @public.fence_seal(text, bigint, text), @public.fence_close_all()"
 	}
-	return c.script("", "REVOKE ALL ON FUNCTION "+functions+" FROM PUBLIC;\n"), nil
+	return c.script("", "REVOKE ALL ON FUNCTION "+functions+" FROM PUBLIC;\n", false), nil
 }
 
-// upgrade is the script for a database with an older version. Who may call the
-// functions stays as it is.
-func (c Config) upgrade() string {
-	return c.script("DROP FUNCTION IF EXISTS @private.pass(text, bigint, text), @private.holds(text);\n", "")
+// upgrade is the script for a database with an older version, in which tables
+// are fenced or not. Who may call the functions stays as it is.
+func (c Config) upgrade(fenced bool) string {
+	return c.script("DROP FUNCTION IF EXISTS @private.pass(text, bigint, text), @private.holds(text);\n", "", fenced)
 }
 
-func (c Config) script(first, rights string) string {
+// guard is the script of the function that applications call. With fenced
+// tables it leaves the note that their triggers read.
+func (c Config) guard(fenced bool) string {
+	variables, note := "", ""
+	if fenced {
+		variables = `  noted pg_catalog.text := pg_catalog.current_setting('@setting', true);
+  own   pg_catalog.text;
+  line  pg_catalog.text;`
+		note = strings.TrimRight(noteSQL, "\n")
+	}
+	return c.fill(strings.NewReplacer("@variables\n", variables+"\n", "@note\n", note+"\n").Replace(fenceSQL))
+}
+
+func (c Config) script(first, rights string, fenced bool) string {
 	parts := []string{first, baseSQL}
 	if c.Node == "" {
 		parts = append(parts, fencesSQL)
 	}
-	parts = append(parts, guardSQL, rights)
+	parts = append(parts, guardSQL, c.guard(fenced), rights)
 	if c.Node != "" {
 		parts = append(parts, c.owned())
 	}
@@ -184,13 +206,30 @@ func Install(ctx context.Context, conn *pgx.Conn, c Config) error {
 		case have == c.mark(version):
 			script = c.fill(c.grants())
 		case c.older(have):
-			script = c.upgrade()
+			fenced, err := c.fenced(ctx, tx)
+			if err != nil {
+				return err
+			}
+			script = c.upgrade(fenced)
 		case have != "":
 			return headgate.NewError(headgate.CodeConflict, "Another fencing is installed (%s); uninstall it first.", clip(have))
 		}
 		_, err = tx.Exec(ctx, script)
 		return err
 	})
+}
+
+// fenced reports whether triggers of any table ask these functions.
+func (c Config) fenced(ctx context.Context, tx pgx.Tx) (yes bool, err error) {
+	err = tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
+		JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1 AND t.tgname LIKE 'headgate\_fence%')`, c.private()).Scan(&yes)
+	return yes, err
+}
+
+// alone keeps others from changing the functions until the transaction ends.
+func (c Config) alone(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext($1))", c.private())
+	return err
 }
 
 // older reports whether a mark is of this configuration in an older version.

@@ -15,6 +15,7 @@ import (
 // How a guard is put before a write.
 const (
 	guardCall     = "call"
+	guardLight    = "call, no table fenced"
 	guardInline   = "inline"
 	guardTrigger  = "trigger"
 	guardRows     = "rows"
@@ -23,7 +24,7 @@ const (
 	guardAdvisory = "control: advisory lock"
 )
 
-var guards = []string{guardCall, guardInline, guardTrigger, guardRows, guardParted}
+var guards = []string{guardCall, guardLight, guardInline, guardTrigger, guardRows, guardParted}
 
 // triggered are the guards that catch who forgets the call.
 func triggered(guard string) bool {
@@ -109,7 +110,11 @@ func (w *world) guard(ctx context.Context, guard string, f fence.Fence) error {
 		}
 		return err
 	}
-	_, err := w.worker.Exec(ctx, "SELECT "+fence.Ident(w.config.Schema)+".fence($1, $2, $3)", f.Resource, f.Epoch, f.NonceText())
+	schema := w.config.Schema
+	if guard == guardLight {
+		schema = w.light.Schema
+	}
+	_, err := w.worker.Exec(ctx, "SELECT "+fence.Ident(schema)+".fence($1, $2, $3)", f.Resource, f.Epoch, f.NonceText())
 	return err
 }
 

@@ -37,7 +37,7 @@ BEGIN
   END LOOP;
   FOR x IN SELECT o.oid, o.oprname, o.oprleft::regtype AS l, o.oprright::regtype AS r, o.oprresult::regtype AS ret
     FROM pg_operator o WHERE o.oprnamespace = 'pg_catalog'::regnamespace AND o.oprname IN ('=', '<>', '<', '>', '<=', '>=', '*', '+', '-', '||', '~', '!~')
-    AND o.oprleft::regtype::text IN ('text', 'bigint', 'integer', 'numeric', 'bytea', 'name', 'boolean', 'xid8', 'character varying') AND o.oprright <> 0 LOOP
+    AND o.oprleft::regtype::text IN ('text', 'bigint', 'integer', 'numeric', 'bytea', 'name', 'boolean', 'xid8', 'character varying', 'double precision') AND o.oprright <> 0 LOOP
     BEGIN
       EXECUTE format('CREATE FUNCTION own.poisoned_%s(%s, %s) RETURNS %s LANGUAGE plpgsql AS $p$ BEGIN RAISE EXCEPTION %L; END $p$', x.oid, x.l, x.r, x.ret, 'shadowed');
       EXECUTE format('CREATE OPERATOR own.%s (LEFTARG = %s, RIGHTARG = %s, FUNCTION = own.poisoned_%s)', x.oprname, x.l, x.r, x.oid);
@@ -55,11 +55,6 @@ func TestNothingIsLookedUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, m := range regexp.MustCompile(`([a-z_0-9]+)\(`).FindAllStringSubmatch(script, -1) {
-		names = append(names, "'"+m[1]+"'")
-	}
-	slices.Sort(names)
 	old, now := grant("t/1", 1), grant("t/1", 2)
 	want(t, "seal", new(fencepg.DB).Seal(ctx, pool, old), "")
 	want(t, "seal", new(fencepg.DB).Seal(ctx, pool, now), "")
@@ -75,6 +70,15 @@ func TestNothingIsLookedUp(t *testing.T) {
 	if err := fencepg.Install(ctx, conn, fencepg.Config{Schema: "noded", Node: "nodes"}); err != nil {
 		t.Fatal(err)
 	}
+	table, err := fencepg.Config{}.TableScript(ctx, conn, "tickets", "t/{ticket}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, m := range regexp.MustCompile(`([a-z_0-9]+)\(`).FindAllStringSubmatch(script+table, -1) {
+		names = append(names, "'"+m[1]+"'")
+	}
+	slices.Sort(names)
 	pgtest.Exec(t, url, strings.ReplaceAll(poison, "@names", strings.Join(slices.Compact(names), ", ")))
 	call := func(sql string) error {
 		_, err := conn.Exec(ctx, "ROLLBACK; SET search_path = own, pg_catalog, public; BEGIN; "+sql)

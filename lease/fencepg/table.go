@@ -36,15 +36,13 @@ func (r relation) ident() string { return fence.Ident(r.schema) + "." + fence.Id
 // it unless dry. The template says which resource a row belongs to: a constant
 // for the whole table, or columns in braces ("ticket/{ticket_id}"). Partitions
 // and heirs that exist are covered, partitions to come too, but for TRUNCATE.
-// Repeating it with another template replaces the triggers.
+// Repeating it with another template replaces the triggers. Transactions that
+// are open under the first table's fence meanwhile are refused there (HG002) and
+// have to be repeated.
 //
 // Errors: not_found, invalid_argument (no such column, not a plain or
 // partitioned table), conflict when fencing is not installed.
 func FenceTable(ctx context.Context, conn *pgx.Conn, schema, table, template string, dry bool) (string, error) {
-	t, err := fence.ParseTemplate(template)
-	if err != nil {
-		return "", err
-	}
 	c, have, err := find(ctx, conn, schema)
 	if err != nil {
 		return "", err
@@ -52,8 +50,19 @@ func FenceTable(ctx context.Context, conn *pgx.Conn, schema, table, template str
 	if have < version {
 		return "", headgate.NewError(headgate.CodeConflict, "An older version of fencing is installed: install this one first.")
 	}
-	var script string
+	return c.fenceTable(ctx, conn, table, template, dry)
+}
+
+// fenceTable is FenceTable for what is installed.
+func (c Config) fenceTable(ctx context.Context, conn *pgx.Conn, table, template string, dry bool) (script string, err error) {
+	t, err := fence.ParseTemplate(template)
+	if err != nil {
+		return "", err
+	}
 	err = inTx(ctx, conn, func(tx pgx.Tx) error {
+		if err := c.alone(ctx, tx); err != nil {
+			return err
+		}
 		tree, err := findTree(ctx, tx, table)
 		if err != nil {
 			return err
@@ -205,6 +214,8 @@ func (c Config) tableScript(tree []relation, t fence.Template, types map[string]
 		return "", headgate.NewError(headgate.CodeInvalidArgument, "The resource template holds $headgate$.")
 	}
 	var b strings.Builder
+	// From now on the guard notes the fences of its transaction.
+	b.WriteString(c.guard(true))
 	b.WriteString(dropTriggers(tree))
 	name, constant := t.Constant()
 	parted := tree[0].kind == "p"
@@ -314,16 +325,22 @@ func FencedTables(ctx context.Context, conn *pgx.Conn, schema string) ([]Fenced,
 		) SELECT tree.oid::regclass::text,
 			count(t.oid) FILTER (WHERE t.tgenabled <> 'A'),
 			count(t.oid) FILTER (WHERE (t.tgtype & 28) <> 0),
-			count(t.oid) FILTER (WHERE (t.tgtype & 32) <> 0)
+			count(t.oid) FILTER (WHERE (t.tgtype & 32) <> 0),
+			EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+				WHERE n.nspname = $2 AND p.proname = 'fence' AND p.pronargs = 3 AND p.prosrc LIKE '%set_config%')
 		FROM tree LEFT JOIN pg_catalog.pg_trigger t ON t.tgrelid = tree.oid AND t.tgname LIKE 'headgate\_fence%'
-		GROUP BY 1 ORDER BY 1`, c.private())
+		GROUP BY 1 ORDER BY 1`, c.private(), c.schema())
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Fenced, error) {
 		var f Fenced
 		var off, writes, truncates int
-		err := row.Scan(&f.Table, &off, &writes, &truncates)
+		var noted bool
+		err := row.Scan(&f.Table, &off, &writes, &truncates, &noted)
+		if !noted {
+			f.Problems = append(f.Problems, "the guard leaves no note for the triggers, which refuse every write: repeat fence-table")
+		}
 		if off > 0 {
 			f.Problems = append(f.Problems, "a trigger is not enabled always")
 		}
@@ -344,22 +361,7 @@ func (c Config) TableScript(ctx context.Context, conn *pgx.Conn, table, template
 	if err := c.check(); err != nil {
 		return "", err
 	}
-	t, err := fence.ParseTemplate(template)
-	if err != nil {
-		return "", err
-	}
-	err = inTx(ctx, conn, func(tx pgx.Tx) error {
-		tree, err := findTree(ctx, tx, table)
-		if err != nil {
-			return err
-		}
-		types, err := columnTypes(ctx, tx, tree[0], t)
-		if err == nil {
-			script, err = c.tableScript(tree, t, types)
-		}
-		return err
-	})
-	return script, err
+	return c.fenceTable(ctx, conn, table, template, true)
 }
 
 // FindNode returns the schema of the only node's store in the database, empty

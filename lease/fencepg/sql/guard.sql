@@ -26,47 +26,6 @@ BEGIN
   RAISE EXCEPTION 'headgate: the lease on % ran out', r USING SCHEMA = '@private', ERRCODE = 'HG005', HINT = 'Renew the lease; if that is refused, stop.';
 END $$;
 
--- What an application calls first in a transaction. It locks the row of the
--- lease under this epoch until the transaction ends: whoever raises the epoch
--- waits, and a guard that comes while it is being raised waits for the
--- outcome.
---
--- It notes the fence for the triggers of fenced tables: for this transaction
--- only, of which it notes the number, so that a setting that was left behind
--- counts for nothing. The note is the number and a line for each fence, the
--- newest first: RESOURCE TAB EPOCH TAB NONCE.
---
--- This runs in every fenced transaction, so it is one function with one query,
--- and instead of a search path of its own, which costs as much as the lock, it
--- names the schema of everything: nothing here may be looked up.
-CREATE OR REPLACE FUNCTION @public.fence(resource text, epoch bigint, nonce text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS $$
-DECLARE
-  r     pg_catalog.text := resource;
-  e     pg_catalog.int8 := epoch;
-  n     pg_catalog.text := nonce;
-  name  pg_catalog.bytea := pg_catalog.convert_to(resource, 'UTF8');
-  noted pg_catalog.text := pg_catalog.current_setting('@setting', true);
-  own   pg_catalog.text;
-  line  pg_catalog.text;
-BEGIN
-  @pass
-  IF NOT FOUND THEN
-    RETURN @private.refuse(r, e, n); --missing
-  END IF;
-  own := pg_catalog.concat(pg_catalog.pg_current_xact_id(), E'\n');
-  line := pg_catalog.concat(r, E'\t', e, E'\t', n, E'\n');
-  IF noted IS NULL OR NOT pg_catalog.starts_with(noted, own) THEN
-    noted := pg_catalog.concat(own, line);
-  ELSIF pg_catalog.strpos(noted, pg_catalog.concat(E'\n', line)) OPERATOR(pg_catalog.=) 0 THEN
-    noted := pg_catalog.concat(own, line, pg_catalog.substr(noted, pg_catalog.length(own) OPERATOR(pg_catalog.+) 1)); --others
-  END IF;
-  noted := pg_catalog.set_config('@setting', noted, true);
-  RETURN true;
-END $$;
--- An older version had a search path of its own.
-ALTER FUNCTION @public.fence(text, bigint, text) RESET ALL;
-
 -- The same with the lease's token as it came. Its signature is not checked:
 -- the nonce in it is. What cannot be read is no fence, whatever is wrong with
 -- it; the lock is taken after the block that catches that.
@@ -102,7 +61,6 @@ END $$;
 CREATE OR REPLACE FUNCTION @private.holds(r text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-  name  bytea := convert_to(r, 'UTF8');
   noted text := current_setting('@setting', true);
   start integer;
   said  text;

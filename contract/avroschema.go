@@ -46,7 +46,7 @@ const (
 type avroNode struct {
 	op      avroOp
 	logical avroLogical
-	size    int         // of a fixed; symbols of an enum; branches of a union
+	size    int         // bytes of a fixed, float or double; symbols of an enum; branches of a union
 	max     int64       // time of day: first value that is too large
 	item    *avroNode   // of an array or a map
 	kids    []*avroNode // fields of a record, branches of a union
@@ -209,6 +209,12 @@ func (l *avroLowering) lower(s *avro.SchemaNode, space, at string) *avroNode {
 	if op, ok := avroPrimitives[s.Type]; ok {
 		l.all = append(l.all, n)
 		n.op = op
+		switch op {
+		case avroFloat:
+			n.size = 4
+		case avroDouble:
+			n.size = 8
+		}
 		l.logical(n, s)
 		return n
 	}

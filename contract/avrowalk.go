@@ -154,44 +154,76 @@ func (w *avroWalk) container(n *avroNode) bool {
 }
 
 // steps reads values one after the other. What is most of any event, short
-// strings and small numbers, is read right here; their visits were counted.
+// strings and numbers, is read right here; their visits were counted.
 func (w *avroWalk) steps(steps []avroStep) bool {
 	data, pos := w.data, w.pos
+next:
 	for i := range steps {
 		n := steps[i].n
-		if pos < len(data) && data[pos] < 0x80 {
+		for pos < len(data) { // twice at most: a union leads to its branch
 			b := data[pos]
 			switch n.op {
 			case avroInt, avroLong:
-				if n.logical == avroPlain {
-					pos++
-					continue
+				if n.logical != avroPlain {
+					break
 				}
-			case avroEnum:
-				if b&1 == 0 && int(b>>1) < n.size {
+				if b < 0x80 {
 					pos++
-					continue
+					continue next
+				}
+				if end := longEnd(data, pos); end > 0 && n.op == avroLong {
+					pos = end
+					continue next
 				}
 			case avroString:
 				size := int(b >> 1)
-				if b&1 == 0 && size < len(data)-pos {
-					s := data[pos+1 : pos+1+size]
-					if n.logical == avroUUID {
-						if !isUUID(viewString(s)) {
-							return false
-						}
-					} else if !utf8.Valid(s) {
+				if b&0x81 != 0 || size >= len(data)-pos {
+					break
+				}
+				s := data[pos+1 : pos+1+size]
+				if n.logical == avroUUID {
+					if !isUUID(viewString(s)) {
 						return false
 					}
+				} else if !isASCII(s, data[pos+1:]) && !utf8.Valid(s) {
+					return false
+				}
+				pos += 1 + size
+				continue next
+			case avroEnum:
+				if b&0x81 == 0 && int(b>>1) < n.size {
+					pos++
+					continue next
+				}
+			case avroBoolean:
+				if b <= 1 {
+					pos++
+					continue next
+				}
+			case avroFloat, avroDouble, avroFixed:
+				if n.size <= len(data)-pos && n.decimal == nil {
+					pos += n.size
+					continue next
+				}
+			case avroBytes:
+				if size := int(b >> 1); b&0x81 == 0 && size < len(data)-pos && n.decimal == nil {
 					pos += 1 + size
-					continue
+					continue next
 				}
 			case avroUnion:
-				if b&1 == 0 && int(b>>1) < n.size && n.kids[b>>1].op == avroNull {
-					pos++
-					continue
+				if b&0x81 != 0 || int(b>>1) >= n.size {
+					break
 				}
+				pos++
+				if n = n.kids[b>>1]; n.op == avroNull {
+					continue next
+				}
+				if w.work--; w.work < 0 {
+					return false
+				}
+				continue
 			}
+			break
 		}
 		w.pos, w.work, w.depth = pos, w.work+1, w.depth-steps[i].below
 		if !w.value(n) {
@@ -200,6 +232,42 @@ func (w *avroWalk) steps(steps []avroStep) bool {
 		pos, w.depth = w.pos, w.depth+steps[i].below
 	}
 	w.pos = pos
+	return true
+}
+
+// longEnd returns where a varint of at most 10 bytes and 64 bits ends, whose
+// first byte is not its last; 0 when there is none.
+func longEnd(data []byte, pos int) int {
+	rest := data[pos:min(len(data), pos+binary.MaxVarintLen64)]
+	for i := 1; i < len(rest); i++ {
+		if rest[i] < 0x80 {
+			if i == binary.MaxVarintLen64-1 && rest[i] > 1 {
+				return 0
+			}
+			return pos + i + 1
+		}
+	}
+	return 0
+}
+
+// isASCII reports whether a string is ASCII. The second argument begins with the
+// string, and what is behind it in the payload lets short ones be read at once.
+func isASCII(s, rest []byte) bool {
+	const high = 0x8080808080808080
+	for len(s) > 8 {
+		if binary.LittleEndian.Uint64(s)&high != 0 {
+			return false
+		}
+		s, rest = s[8:], rest[8:]
+	}
+	if len(rest) >= 8 {
+		return binary.LittleEndian.Uint64(rest)&high<<(64-8*len(s)) == 0
+	}
+	for _, c := range s {
+		if c >= 0x80 {
+			return false
+		}
+	}
 	return true
 }
 
@@ -246,15 +314,38 @@ func (w *avroWalk) items(item *avroNode) bool {
 				return false
 			}
 		}
+		if !w.many(item, count) || end >= 0 && end != w.pos {
+			return false
+		}
+	}
+}
+
+// many reads so many values of one type. Records need no call for each but that
+// of their steps.
+func (w *avroWalk) many(item *avroNode, count int) bool {
+	if item.op != avroRecord {
 		for range count {
 			if !w.value(item) {
 				return false
 			}
 		}
-		if end >= 0 && end != w.pos {
+		return true
+	}
+	if w.depth <= item.inner {
+		return false
+	}
+	w.depth--
+	for range count {
+		if w.work--; w.work < 0 {
+			return false
+		}
+		w.work -= item.inner + len(item.steps)
+		if !w.steps(item.steps) {
 			return false
 		}
 	}
+	w.depth++
+	return true
 }
 
 // seenKeys are the keys of a map so far.

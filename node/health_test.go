@@ -15,10 +15,17 @@ import (
 	"github.com/headgate/headgate/store/sqlitestore"
 )
 
-// sickly is a broker whose disk can fail.
+// sickly is a broker whose disk can fail, and be nearly full.
 type sickly struct {
 	*membroker.Broker
-	failed atomic.Bool
+	failed, low atomic.Bool
+}
+
+func (s *sickly) Refuses() error {
+	if s.low.Load() {
+		return headgate.NewError(headgate.CodeDiskFull, "5 bytes are free")
+	}
+	return s.Healthy()
 }
 
 func (s *sickly) Healthy() error {
@@ -79,8 +86,14 @@ func TestBrokerFailureIsSeen(t *testing.T) {
 	if got := ready(); got != http.StatusOK || len(n.findings(ctx)) != 0 {
 		t.Fatalf("ready %d, findings %v", got, n.findings(ctx))
 	}
-	b.failed.Store(true)
+	b.low.Store(true)
 	got := n.findings(ctx)
+	if ready() != http.StatusOK || len(got) != 1 || got[0].Severity != "error" || got[0].Fix == "" {
+		t.Errorf("with a nearly full disk: ready %d, findings %v", ready(), got)
+	}
+	b.low.Store(false)
+	b.failed.Store(true)
+	got = n.findings(ctx)
 	if ready() != http.StatusServiceUnavailable || len(got) != 1 || got[0].Severity != "error" {
 		t.Errorf("with a failed disk: ready %d, findings %v", ready(), got)
 	}

@@ -57,8 +57,8 @@ func (n *Node) openHTTP(_ context.Context, _ Options) error {
 // findings are what the node itself knows to be wrong or unsafe.
 func (n *Node) findings(context.Context) []api.Finding {
 	var out []api.Finding
-	if e := headgate.AsError(n.brokerHealth()); e != nil {
-		out = append(out, api.Finding{Severity: "error", What: "No event can be stored: " + e.Detail, Fix: e.Fix})
+	if e := headgate.AsError(n.brokerRefuses()); e != nil {
+		out = append(out, api.Finding{Severity: "error", What: "No event can be stored: " + e.Detail, Fix: e.Info().Fix})
 	}
 	for _, w := range n.warnings {
 		out = append(out, api.Finding{Severity: "warning", What: w})

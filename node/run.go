@@ -39,13 +39,23 @@ func (n *Node) checkReady(ctx context.Context) error {
 	return n.brokerHealth()
 }
 
-// brokerHealth returns why nothing can be stored until the node is started
-// anew, as far as the driver says so.
+// brokerHealth returns why nothing can be stored since the disk failed, as far
+// as the driver says so.
 func (n *Node) brokerHealth() error {
 	if b, ok := n.Broker.(interface{ Healthy() error }); ok {
 		return b.Healthy()
 	}
 	return nil
+}
+
+// brokerRefuses returns why new events are refused at present, as far as the
+// driver says so: also a disk that is nearly full, on which what is stored can
+// still be delivered, so that the node stays ready.
+func (n *Node) brokerRefuses() error {
+	if b, ok := n.Broker.(interface{ Refuses() error }); ok {
+		return b.Refuses()
+	}
+	return n.brokerHealth()
 }
 
 // Listen opens the listener of the configured address. An address that other

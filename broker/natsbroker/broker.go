@@ -80,11 +80,11 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 		b.shut()
 		return nil, unavailable("JetStream: %v", err)
 	}
-	if b.shared() {
-		if err := b.listenForWakes(); err != nil {
-			b.shut()
-			return nil, err
-		}
+	if b.embedded != nil {
+		b.tasks.Go(b.mend)
+	} else if err := b.listenForWakes(); err != nil {
+		b.shut()
+		return nil, err
 	}
 	return b, nil
 }
@@ -95,21 +95,36 @@ func (b *Broker) shared() bool { return b.embedded == nil }
 // Caps implements [broker.Broker].
 func (b *Broker) Caps() broker.Caps { return b.caps }
 
-// Healthy returns why events cannot be stored any more until the broker is
-// opened anew, or nil: the disk failed a write of the embedded server. What is
-// stored can still be read. Publish refuses new events meanwhile.
+// Healthy returns why events cannot be stored, or nil: the disk failed a write
+// of the embedded server. What is stored can still be read. Publish refuses new
+// events meanwhile. It passes by itself once a disk that was full has room; other
+// faults of a disk last until the broker is opened anew.
 func (b *Broker) Healthy() error {
 	if b.embedded == nil {
 		return nil
 	}
-	if !b.embedded.failed.Load() {
-		return nil
-	}
+	h := b.embedded.health.Load()
 	// What failed is in the log: this goes to whoever publishes.
+	switch {
+	case !h.failed.Load():
+		return nil
+	case h.full.Load():
+		return &headgate.Error{
+			Code: headgate.CodeNotDurable, Detail: "the disk of the event store is full",
+			Fix: "Free the disk; the node goes on by itself then, and nothing that was acknowledged is lost.",
+		}
+	}
 	return &headgate.Error{
 		Code: headgate.CodeNotDurable, Detail: "the disk of the event store failed while an event was written",
-		Fix: "Free or mend the disk, then restart the node; nothing that was acknowledged is lost.",
+		Fix: "Mend the disk, then restart the node; nothing that was acknowledged is lost.",
 	}
+}
+
+// Refuses returns why Publish refuses new events at present, or nil: what
+// Healthy says, or that the disk is nearly full.
+func (b *Broker) Refuses() error {
+	r, _ := b.refusal()
+	return r.Err
 }
 
 // refusal returns the result for every new event while none can be stored,

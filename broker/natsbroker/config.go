@@ -66,6 +66,9 @@ type Config struct {
 	// Now is the clock behind store times and the dedupe window; default
 	// time.Now.
 	Now func() time.Time
+
+	// probe writes to Dir as the server would; tests replace it.
+	probe func(dir string) error
 }
 
 // Auth says how to log in to an outside server. The zero value does not.
@@ -150,6 +153,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.probe == nil {
+		c.probe = probe
 	}
 	return c
 }

@@ -38,7 +38,7 @@ func connect(cfg Config, e *embedded, lost, back func()) (*nats.Conn, error) {
 	}
 	url := cfg.URL
 	if e != nil {
-		opts = append(opts, nats.InProcessServer(e.server), nats.PingInterval(24*time.Hour))
+		opts = append(opts, nats.InProcessServer(e), nats.PingInterval(24*time.Hour))
 		url = nats.DefaultURL // not dialled
 	} else {
 		opts = append(opts, cfg.Auth.options()...)

@@ -21,6 +21,7 @@ type damaged struct {
 	dir     string
 	b       *Broker
 	reports chan Damage
+	probe   func(string) error // nil: the driver's own
 }
 
 func newDamaged(t *testing.T) *damaged {
@@ -32,7 +33,7 @@ func newDamaged(t *testing.T) *damaged {
 
 func (d *damaged) open() {
 	d.t.Helper()
-	d.b = open(d.t, Config{Dir: d.dir, Damaged: func(x Damage) { d.reports <- x }}, brokertest.Options{})
+	d.b = open(d.t, Config{Dir: d.dir, probe: d.probe, Damaged: func(x Damage) { d.reports <- x }}, brokertest.Options{})
 	if _, err := d.b.Ensure(context.Background(), []broker.StreamSpec{{Name: "s", Partitions: 1}}); err != nil {
 		d.t.Fatal(err)
 	}

@@ -31,9 +31,15 @@ func TestLowDiskThrottles(t *testing.T) {
 	if results[1].Outcome != broker.OutcomeThrottled || headgate.CodeOf(results[1].Err) != headgate.CodeDiskFull {
 		t.Errorf("a new event is %s: %v", results[1].Outcome, results[1].Err)
 	}
+	if err := d.b.Refuses(); headgate.CodeOf(err) != headgate.CodeDiskFull || d.b.Healthy() != nil {
+		t.Errorf("refuses %v, healthy %v", err, d.b.Healthy())
+	}
 	free = 65 << 20 // known at once, since it was low
 	if results, err = d.b.Publish(context.Background(), "s", events); err != nil || results[1].Outcome != broker.OutcomeStored {
 		t.Errorf("with space again: %v, %v", results, err)
+	}
+	if err := d.b.Refuses(); err != nil {
+		t.Errorf("with space again refuses: %v", err)
 	}
 }
 

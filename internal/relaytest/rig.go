@@ -263,7 +263,7 @@ func (h hasty) Close(context.Context) error {
 	return nil
 }
 
-// early confirms what was received.
+// early confirms and proves what was received.
 type early struct{ relay.Session }
 
 func (e early) Receive(ctx context.Context) ([]relay.Change, error) {
@@ -272,6 +272,13 @@ func (e early) Receive(ctx context.Context) ([]relay.Change, error) {
 		if c.Position > 0 {
 			e.Confirm(c.Position)
 		}
+		if c.Kind == relay.Beat {
+			if err := e.Session.Prove(ctx, c.Mark); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return changes, err
 }
+
+func (early) Prove(context.Context, relay.Mark) error { return nil }

@@ -86,7 +86,7 @@ func (e *evaluator) end() {
 		v.object, v.n = -1, nil
 	}
 	*e = evaluator{
-		scope: e.scope[:0], undo: e.undo[:0], key: e.key[:0], declared: e.declared[:0],
+		scope: e.scope[:0], undo: e.undo[:0], key: e.key[:0], declared: e.declared[:0], hashes: e.hashes[:0],
 		applied: appliedList{list: e.applied.list[:0]}, vocabularies: vocabularies[:0],
 	}
 }

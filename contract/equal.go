@@ -245,32 +245,42 @@ func (t *tape) equalValues(a, b int32) bool {
 	}
 }
 
-// hashValue feeds a value to h so that equal values hash alike. Every part is
-// delimited: a hash that is not lets a sender build thousands of different
-// values with one hash, and uniqueItems quadratic.
-func (t *tape) hashValue(h *maphash.Hash, i int32) {
-	v := &t.values[i]
+// hashOf hashes a value so that equal values hash alike, once for all arrays
+// around it. Every part is delimited: a hash that is not lets a sender build
+// thousands of different values with one hash, and uniqueItems quadratic.
+func (e *evaluator) hashOf(i int32) uint64 {
+	if n := len(e.t.values); len(e.hashes) < n {
+		e.hashes = slices.Grow(e.hashes[:0], n)[:n]
+		clear(e.hashes)
+	}
+	if e.hashes[i] != 0 {
+		return e.hashes[i]
+	}
+	v, h, seed := &e.t.values[i], uint64(0), e.hash.Seed()
 	switch v.kind {
 	case kindArray:
-		_ = h.WriteByte('[')
-		for child := i + 1; child < v.next; child = t.values[child].next {
-			t.hashValue(h, child)
+		for child := i + 1; child < v.next; child = e.t.values[child].next {
+			h = hashPair(seed, 'a', h, e.hashOf(child))
 		}
-		_ = h.WriteByte(']')
-	case kindObject:
-		_ = h.WriteByte('{')
-		for _, m := range t.sortedMembers(i) {
-			hashBytes(h, 'k', m.name)
-			t.hashValue(h, m.at)
+		h = hashPair(seed, '[', h, 0)
+	case kindObject: // whatever the order of its members
+		for child := i + 1; child < v.next; child = e.t.values[child].next {
+			h += hashPair(seed, 'm', maphash.Bytes(seed, e.t.name(child)), e.hashOf(child))
 		}
-		_ = h.WriteByte('}')
+		h = hashPair(seed, '{', h, 0)
 	default:
-		hashBytes(h, 'v', t.appendScalarKey(nil, i))
+		e.key = e.t.appendScalarKey(e.key[:0], i)
+		h = maphash.Bytes(seed, e.key)
 	}
+	e.hashes[i] = max(h, 1)
+	return e.hashes[i]
 }
 
-func hashBytes(h *maphash.Hash, tag byte, b []byte) {
-	n := len(b)
-	_, _ = h.Write([]byte{tag, byte(n), byte(n >> 8), byte(n >> 16), byte(n >> 24)})
-	_, _ = h.Write(b)
+// hashPair hashes two hashes.
+func hashPair(seed maphash.Seed, tag byte, a, b uint64) uint64 {
+	var buf [17]byte
+	buf[0] = tag
+	binary.LittleEndian.PutUint64(buf[1:], a)
+	binary.LittleEndian.PutUint64(buf[9:], b)
+	return maphash.Bytes(seed, buf[:])
 }

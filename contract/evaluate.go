@@ -41,6 +41,12 @@ type evaluator struct {
 	hiding *hiding
 	key    []byte
 	hash   maphash.Hash
+	hashes []uint64 // of values, for uniqueItems; 0: not known
+	// counted is the string whose code points were counted last.
+	counted struct {
+		end   int32
+		runes int
+	}
 }
 
 func newEvaluator(p *program, t *tape) *evaluator {

@@ -1,8 +1,6 @@
 package contract
 
 import (
-	"hash/maphash"
-
 	"github.com/headgate/headgate"
 )
 
@@ -67,7 +65,7 @@ func (e *evaluator) object(n *node, v int32, ev *evals, rep *report) bool {
 	if len(o.required) > 64 {
 		many = make([]bool, len(o.required))
 	}
-	for child := v + 1; child < val.next; child = e.t.values[child].next {
+	for child := v + 1; o.each && child < val.next; child = e.t.values[child].next {
 		name := e.t.name(child)
 		if o.requiredIndex != nil {
 			if i, isRequired := o.requiredIndex[string(name)]; isRequired {
@@ -161,18 +159,43 @@ func (e *evaluator) nameFits(sub *node, child int32) bool {
 	return ok
 }
 
+// dependents finds which of the names that dependencies speak of an object has.
+// It uses seen where that is large enough.
+func (e *evaluator) dependents(o *objectRules, v int32, seen []uint64) func(name string) bool {
+	if words := len(o.dependent)/64 + 1; words > len(seen) {
+		seen = make([]uint64, words)
+	}
+	end := e.t.values[v].next
+	e.work += int(e.t.values[v].count) / 2
+	for child := v + 1; child < end; child = e.t.values[child].next {
+		if i, ok := o.dependent[string(e.t.name(child))]; ok {
+			seen[i>>6] |= 1 << (i & 63)
+		}
+	}
+	return func(name string) bool {
+		i := o.dependent[name]
+		return seen[i>>6]&(1<<(i&63)) != 0
+	}
+}
+
 func (e *evaluator) dependencies(n *node, v int32, ev *evals, rep *report) bool {
 	ok := true
-	for i := range n.object.dependencies {
-		d := &n.object.dependencies[i]
-		if e.find(v, d.name) < 0 {
+	o := n.object
+	if len(o.dependencies) == 0 {
+		return true
+	}
+	var few [4]uint64
+	has := e.dependents(o, v, few[:])
+	for i := range o.dependencies {
+		d := &o.dependencies[i]
+		if !has(d.name) {
 			continue
 		}
 		if d.node != nil {
 			ok = e.eval(d.node, v, ev, rep) && ok
 		}
 		for _, name := range d.required {
-			if e.find(v, name) >= 0 {
+			if e.work++; has(name) {
 				continue
 			}
 			ok = false
@@ -273,15 +296,11 @@ func (e *evaluator) unique(n *node, v int32, rep *report) bool {
 	val := e.t.values[v]
 	e.work += int(val.next-v) + int(val.end-val.start)/16
 	seen := make(map[uint64]int32, val.count)
-	seed := e.hash.Seed()
 	for child := v + 1; child < val.next; child = e.t.values[child].next {
 		if e.over() {
 			return false
 		}
-		var h maphash.Hash
-		h.SetSeed(seed)
-		e.t.hashValue(&h, child)
-		sum := h.Sum64()
+		sum := e.hashOf(child)
 		if other, found := seen[sum]; found {
 			if e.t.equalValues(other, child) {
 				if rep != nil {
@@ -300,8 +319,7 @@ func (e *evaluator) text(n *node, v int32, rep *report) bool {
 	s := n.strings
 	ok := true
 	if s.minLength >= 0 || s.maxLength >= 0 {
-		e.work += int(e.t.values[v].end-e.t.values[v].start) / 32
-		if count := e.t.runes(v); count < s.minLength || s.maxLength >= 0 && count > s.maxLength {
+		if count := e.runes(v); count < s.minLength || s.maxLength >= 0 && count > s.maxLength {
 			if rep == nil {
 				return false
 			}
@@ -323,6 +341,15 @@ func (e *evaluator) text(n *node, v int32, rep *report) bool {
 		}
 	}
 	return ok
+}
+
+// runes counts the code points of a string, once for all schemas that ask.
+func (e *evaluator) runes(v int32) int {
+	if at := e.t.values[v].end; e.counted.end != at { // names are values for a while, but none ends where another does
+		e.work += int(at-e.t.values[v].start) / 32
+		e.counted.end, e.counted.runes = at, e.t.runes(v)
+	}
+	return e.counted.runes
 }
 
 func lengthKeyword(s *stringRules, count int) string {

@@ -53,8 +53,8 @@ func (f *fast) steps(payload []byte) (ok bool, steps int) {
 // The budget of the fast engine. It is far below that of a check, since what
 // takes more is decided by the general engine.
 const (
-	fastBudgetBase    = 1 << 14
-	fastBudgetPerByte = 16
+	fastBudgetBase    = 1 << 13
+	fastBudgetPerByte = 6
 )
 
 // fastState is one check under way. It is reused between checks.
@@ -70,6 +70,12 @@ type fastState struct {
 	seen         []uint64 // of objects with more than 64 declared names
 	items        []uniqueItem
 	names        nameStack
+	// last is the string that was scanned last; runes is -1 until they are
+	// counted.
+	last struct {
+		at, end, runes int
+		saw            uint8
+	}
 }
 
 // Bounds of what is kept between checks.
@@ -87,6 +93,7 @@ func (s *fastState) check(p *fastProgram, text []byte) bool {
 	s.depth, s.tries, s.steps, s.limit = 0, 0, 0, fastBudgetBase+fastBudgetPerByte*len(text)
 	s.scratch, s.seen, s.items = s.scratch[:0], s.seen[:0], s.items[:0]
 	s.names.unwind(0)
+	s.last.at = -1
 	end := s.value(p.root, 0)
 	if end < 0 {
 		return false

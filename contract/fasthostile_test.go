@@ -95,6 +95,30 @@ func hostilePayloads() map[string]struct {
 		"a pattern of many strings": {`{"items":{"pattern":"^[a-z0-9]+(?:-[a-z0-9]+)*$"}}`, func(n int) string {
 			return "[" + list(n/20, func(i int) string { return fmt.Sprintf(`"some-text-%07d"`, i) }) + "]"
 		}},
+		"regular expressions as values": {`{"items":{"format":"regex"}}`, func(n int) string {
+			return "[" + list(n/30, func(int) string { return `"(a|b)*[c-x]{1,300}(d+)?"` }) + "]"
+		}},
+		"dependent schemas": {`{"dependentSchemas":{` + list(100, func(i int) string { return fmt.Sprintf(`"k%d":{"minProperties":%[1]d}`, i) }) + `}}`, func(n int) string {
+			return "{" + list(n/10, func(i int) string { return fmt.Sprintf(`"k%d":1`, i) }) + "}"
+		}},
+		"dependent names": {`{"dependentRequired":{` + list(200, func(i int) string {
+			return fmt.Sprintf(`"k%d":[%s]`, i, list(20, func(j int) string { return fmt.Sprintf(`"k%d"`, i+j) }))
+		}) + `}}`, func(n int) string {
+			return "{" + list(n/10, func(i int) string { return fmt.Sprintf(`"k%d":1`, i) }) + "}"
+		}},
+		"unique at every level": {`{"uniqueItems":true,"items":{"$ref":"#"}}`, func(n int) string {
+			row := "[" + list(n/300, func(i int) string { return fmt.Sprint(i) }) + "]"
+			for range 55 {
+				row = "[" + row + "," + list(n/600, func(i int) string { return fmt.Sprintf(`"x%d"`, i) }) + "]"
+			}
+			return row
+		}},
+		"lengths of one string": {`{"items":{"anyOf":[` + list(60, func(i int) string { return fmt.Sprintf(`{"maxLength":%d}`, i) }) + `]}}`, func(n int) string {
+			return `["` + strings.Repeat("é", n/2) + `"]`
+		}},
+		"enum of objects": {`{"items":{"enum":[` + list(2000, func(i int) string { return fmt.Sprintf(`{"a":%d,"b":[1,2]}`, i) }) + `]}}`, func(n int) string {
+			return "[" + list(n/20, func(i int) string { return fmt.Sprintf(`{"b":[1,2],"a":%d}`, i%2000) }) + "]"
+		}},
 		"names by a rule": {`{"propertyNames":{"maxLength":30,"pattern":"^[a-z0-9]+$"}}`, func(n int) string {
 			return "{" + list(n/10, func(i int) string { return fmt.Sprintf(`"k%d":1`, i) }) + "}"
 		}},
@@ -136,6 +160,27 @@ func TestFastWorkIsBounded(t *testing.T) {
 			}
 			t.Logf("%d steps for %d bytes, accepted: %v", many, len(large), accepted)
 		})
+	}
+}
+
+// What the general engine does for them, where the fast one gives up, is a few
+// units of work for each byte.
+func TestHostileWorkIsBounded(t *testing.T) {
+	shapes := hostilePayloads()
+	for name, perByte := range map[string]int{
+		"a hundred patterns of names": 2, "a hundred endings of names": 2, "a pattern of many strings": 2,
+		"regular expressions as values": 24, "dependent schemas": 4, "dependent names": 1, "unique at every level": 10,
+		"lengths of one string": 1, "enum of objects": 1,
+	} {
+		h := shapes[name]
+		for _, size := range []int{10_000, 40_000} {
+			payload := h.payload(size)
+			_, units, _ := work(t, compileOK(t, h.schema), payload)
+			t.Logf("%s: %d units for %d bytes", name, units, len(payload))
+			if units > perByte*len(payload) {
+				t.Errorf("%s: %d units for %d bytes", name, units, len(payload))
+			}
+		}
 	}
 }
 

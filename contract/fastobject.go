@@ -77,7 +77,7 @@ func (s *fastState) members(o *fastObject, at, words, base int) (end int, first 
 			*word |= bit
 			child = o.names.keys[i].child
 		} else {
-			if !s.addName(base, ref) {
+			if s.tries == 0 && !s.addName(base, ref) { // else they were found to differ before
 				return bad, 0, 0
 			}
 			child = o.other

@@ -23,8 +23,12 @@ func (s *fastState) stringValue(i int32, at int) int {
 	if i == never {
 		return bad
 	}
-	end, saw := scanString(s.text, at)
-	s.steps += (end - at) >> 5
+	if s.last.at != at { // else it was scanned for another schema
+		s.last.at, s.last.runes = at, -1
+		s.last.end, s.last.saw = scanString(s.text, at)
+		s.steps += (s.last.end - at) >> 5
+	}
+	end, saw := s.last.end, s.last.saw
 	if end < 0 || i == free {
 		return end
 	}
@@ -54,7 +58,11 @@ func (s *fastState) stringFits(r *fastString, content []byte, saw uint8) bool {
 	if len(content) < r.minLength || len(content) > r.maxLength || r.minLength > 0 && saw&(sawWide|sawEscape) != 0 {
 		n := len(content)
 		if saw != 0 {
-			n = utf8.RuneCount(content)
+			if s.last.runes < 0 {
+				s.last.runes = utf8.RuneCount(content)
+				s.steps += n >> 5
+			}
+			n = s.last.runes
 		}
 		if n < r.minLength || n > r.maxLength {
 			return false

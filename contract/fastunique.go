@@ -111,6 +111,9 @@ func (s *fastState) scalarEnd(p int) int {
 }
 
 func (s *fastState) uniqueByWalk(at, end int) bool {
+	if s.steps += (end - at) / 4; s.steps > s.limit {
+		return false
+	}
 	buf := s.p.tapes.Get().(*[]value)
 	t, fault := readTape(s.text[at:end], s.p.limits, *buf)
 	ok := fault == nil

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"errors"
+	"regexp/syntax"
 	"slices"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -79,8 +80,28 @@ func libraryFormats() []*jsonschema.Format {
 }
 
 func isRegex(s string) bool {
-	_, _, err := parsePattern(s)
-	return err == nil
+	re, err := syntax.Parse(s, syntax.Perl)
+	return err == nil && patternSize(re) <= maxPatternProgram
+}
+
+// patternSize is about the number of instructions that an expression compiles
+// to, without compiling it.
+func patternSize(re *syntax.Regexp) int {
+	size := 1
+	for _, sub := range re.Sub {
+		size += patternSize(sub)
+	}
+	switch re.Op {
+	case syntax.OpLiteral:
+		size = len(re.Rune)
+	case syntax.OpConcat:
+		size--
+	case syntax.OpCapture:
+		size++
+	case syntax.OpRepeat:
+		size = max(re.Min, re.Max, 1)*(size-1) + max(re.Max-re.Min, 1)
+	}
+	return min(size, 1<<20) // Parse bounds repetitions that multiply
 }
 
 // isUUID checks RFC 9562, section 4, as JSON Schema wants it: the plain form

@@ -69,6 +69,8 @@ type objectRules struct {
 	additional         *node // of hasAdditional
 	propertyNames      *node
 	dependencies       []dependency
+	each               bool           // something is asked of each member
+	dependent          map[string]int // the names in dependencies, numbered
 }
 
 type patternRule struct {
@@ -323,7 +325,28 @@ func (l *lowering) lowerObject(s *jsonschema.Schema, n *node) {
 		o.dependencies = append(o.dependencies, dependency{keyword: "dependentSchemas", name: name, node: l.node(s.DependentSchemas[name])})
 	}
 	if used || len(o.dependencies) > 0 {
+		o.numberDependent()
+		o.each = len(o.required) > 0 || len(o.props) > 0 || len(o.patterns) > 0 || o.hasAdditional || o.propertyNames != nil
 		n.object = o
+	}
+}
+
+// numberDependent numbers the names that dependencies speak of.
+func (o *objectRules) numberDependent() {
+	add := func(name string) {
+		if _, have := o.dependent[name]; !have {
+			o.dependent[name] = len(o.dependent)
+		}
+	}
+	for i := range o.dependencies {
+		if o.dependent == nil {
+			o.dependent = map[string]int{}
+		}
+		d := &o.dependencies[i]
+		add(d.name)
+		for _, name := range d.required {
+			add(name)
+		}
 	}
 }
 

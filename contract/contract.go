@@ -8,8 +8,9 @@ import (
 	"github.com/headgate/headgate/internal/jsontext"
 )
 
-// EngineVersion is part of every digest. It changes when the same contract
-// and bytes may get another verdict than before.
+// EngineVersion is part of every digest. It rises when the same contract and
+// bytes may get another verdict or report than before: see the package
+// documentation.
 const EngineVersion = "1"
 
 // MaxPayloadBytes is the largest payload that Check looks at. The perimeter's

@@ -86,6 +86,20 @@
 //     marks as sensitive, nothing.
 //  7. What is proposed passes the contract once it is applied.
 //
+// # Engine version
+//
+// [EngineVersion] is part of every digest, so that a recorded verdict names the
+// engine that gave it. It rises in the very change by which some payload gets
+// another verdict, or a report with another violation, another word or another
+// proposal, under the same schema and policy; a change that only makes checks
+// faster leaves it alone. Digests that are stored stay what they were; the same
+// schema has another one when it is registered again, and becomes a new version
+// of its subject. testdata/engines.txt holds the digests of the golden verdicts,
+// reports and proposals for each version, and a test fails where they differ and
+// the version is the same. Lines of a released version never change. Until the
+// first release the version is 1, and its lines are written anew with -update
+// after they were taken out.
+//
 // # Failure
 //
 // A contract that cannot be compiled is an [*headgate.Error] with code

@@ -291,7 +291,8 @@ func (c *client) look(ctx context.Context) {
 	resource := pick(c.actor, resources...)
 	_, _ = calls(ctx, c.actor, c, pick(c.actor, c.w.nodes...), time.Second, "look", func(ctx context.Context, d *actor, l *life) (lease.State, error) {
 		before := d.w.judge.epoch(resource)
-		if d.w.rotates() && d.chance(0.2) {
+		if d.w.rotates() && d.w.rotations < 2 && d.chance(0.2) {
+			d.w.rotations++ // more would drop the key that signs
 			if err := l.s.Rotate(ctx, true); err != nil {
 				return lease.State{}, err
 			}

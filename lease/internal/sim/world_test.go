@@ -29,6 +29,8 @@ type world struct {
 	clients []*client
 	judge   *judge
 	faults  faults
+	// rotations are how many keys were asked for.
+	rotations int
 
 	all     sync.WaitGroup
 	stopped atomic.Bool // the workload ends

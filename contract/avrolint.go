@@ -108,15 +108,29 @@ func (l *avroLowering) fieldAttributes(f *avro.SchemaField, at string) {
 func (l *avroLowering) others(props map[string]any, at string, known []string) {
 	for _, name := range sortedKeys(props) {
 		switch {
-		case slices.Contains(avroTypeAttributes, name), name == defaultProp, name == keyRepair && at == "":
+		case slices.Contains(avroTypeAttributes, name), name == defaultProp, name == keySensitive, name == keyRepair && at == "":
 		case strings.HasPrefix(name, keyPrefix):
-			l.warning(WarnUnknownKeyword, at+"/"+escapeToken(name), "%s says nothing here: Avro schemas have %s at the root, and aliases", clipQuote(name), keyRepair)
+			l.warning(WarnUnknownKeyword, at+"/"+escapeToken(name), "%s says nothing here: Avro schemas have %s, %s at the root, and aliases", clipQuote(name), keySensitive, keyRepair)
 		default:
 			if near := nearest(name, known); len(near) > 0 {
 				l.warning(WarnUnknownKeyword, at+"/"+escapeToken(name), "%s says nothing in Avro; did you mean %s?", clipQuote(name), near[0])
 			}
 		}
 	}
+}
+
+// marked reads whether a type or a field is marked as sensitive. What is no
+// truth value counts as a mark: too little is shown rather than too much.
+func (l *avroLowering) marked(props map[string]any, at string) bool {
+	v, ok := props[keySensitive]
+	if !ok || v == false {
+		return false
+	}
+	if v != true {
+		l.warning(WarnUnknownKeyword, at+"/"+keySensitive, "want true or false: this is taken for true")
+	}
+	l.p.sensitive = true
+	return true
 }
 
 // repairMode reads the mode of repair at the root.

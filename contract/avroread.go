@@ -54,11 +54,11 @@ func (p *avroProgram) readJSON(text []byte, pol Policy, want bool) (datum []byte
 	lim := pol.limits()
 	lim.Depth = 2*pol.Depth + 2 // unions are objects in JSON, and no value of their own
 	if fault := jsontext.Check(text, lim); fault != nil {
-		return nil, []headgate.Violation{faultViolation(fault)}, 0, false
+		return nil, []headgate.Violation{p.fault(fault)}, 0, false
 	}
 	t, fault := readTape(text, lim, nil)
 	if fault != nil {
-		return nil, []headgate.Violation{faultViolation(fault)}, 0, false
+		return nil, []headgate.Violation{p.fault(fault)}, 0, false
 	}
 	r := newAvroRead(&t, pol.Depth, avroMost(len(text)))
 	if r.value(p.root, 0) {
@@ -73,7 +73,7 @@ func (p *avroProgram) readJSON(text []byte, pol Policy, want bool) (datum []byte
 	if r.work < 0 || len(*r.rep) == 0 {
 		return nil, []headgate.Violation{r.spent()}, 0, false
 	}
-	faults, truncated = r.report()
+	faults, truncated = r.report(p.hider(&t))
 	return nil, faults, truncated, false
 }
 

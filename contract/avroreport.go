@@ -15,6 +15,7 @@ import (
 // the place of everything behind it unsure ends the pass.
 type avroDiagnosis struct {
 	avroWalk
+	hide bool     // the contract has sensitive values: any byte may be of one
 	path []string // tokens of the pointer
 	out  []headgate.Violation
 	more int
@@ -22,7 +23,7 @@ type avroDiagnosis struct {
 
 // diagnose makes the report on a datum that accept refuses.
 func (p *avroProgram) diagnose(data []byte, depth int) ([]headgate.Violation, int) {
-	d := &avroDiagnosis{avroWalk: newAvroWalk(data, depth)}
+	d := &avroDiagnosis{avroWalk: newAvroWalk(data, depth), hide: p.sensitive}
 	if d.explain(p.root) && d.pos < len(data) {
 		d.note(headgate.ViolationSyntax, p.root, d.pos, plural(len(data)-d.pos, "byte", "bytes")+" behind the end of the value",
 			"the end of the payload", "Send one value and nothing behind it; if the value was written with another schema, use the contract's.")
@@ -49,6 +50,9 @@ func (d *avroDiagnosis) note(code headgate.ViolationCode, n *avroNode, offset in
 	if len(d.out) >= headgate.MaxViolations {
 		d.more++
 		return
+	}
+	if d.hide {
+		got = "bytes that are not shown, as the contract has sensitive values"
 	}
 	d.out = append(d.out, headgate.Violation{
 		Code: code, At: d.at(), SchemaAt: clip(n.at, 400), Offset: offset, Line: 1, Column: offset + 1,
@@ -258,7 +262,9 @@ func (d *avroDiagnosis) blocks(n *avroNode) bool {
 				if !ok {
 					return false
 				}
-				token = strings.ToValidUTF8(string(key), "\uFFFD")
+				if token = hiddenMark; !d.hide {
+					token = strings.ToValidUTF8(string(key), "\uFFFD")
+				}
 				d.checkKey(n, keyAt, key, token, &seen)
 			}
 			if !d.below(token, n.item) {

@@ -60,6 +60,7 @@ type avroNode struct {
 	index     map[string]int // of fields, by name
 	symbols   []string
 	doc       string
+	sensitive bool   // marked
 	at        string // JSON Pointer into the schema
 	minBytes  int    // shortest encoding; avroInfinite when there is none
 	minVisits int    // nodes that the shortest encoding visits
@@ -76,6 +77,7 @@ type avroField struct {
 	name       string
 	doc        string
 	aliases    []string
+	sensitive  bool // marked
 	hasDefault bool
 	ready      bool   // encoded is the default
 	encoded    []byte // the default, in binary
@@ -88,7 +90,8 @@ type avroProgram struct {
 	fingerprint uint64
 	text        []byte // the schema with everything that it refers to
 	repair      RepairMode
-	twin        *Contract // of the JSON form, for proposals; nil when there is none
+	sensitive   bool      // something is marked
+	twin        *Contract // of the JSON form; nil when there is none, and nothing is marked
 }
 
 // Bounds of Avro schemas and of the work of a check.
@@ -204,7 +207,7 @@ func (l *avroLowering) lower(s *avro.SchemaNode, space, at string) *avroNode {
 		}
 		return &avroNode{}
 	}
-	n := &avroNode{at: at, name: s.Type, doc: s.Doc}
+	n := &avroNode{at: at, name: s.Type, doc: s.Doc, sensitive: l.marked(s.Props, at)}
 	l.attributes(s, at)
 	if op, ok := avroPrimitives[s.Type]; ok {
 		l.all = append(l.all, n)
@@ -282,7 +285,7 @@ func (l *avroLowering) lowerNamed(n *avroNode, s *avro.SchemaNode, space string)
 			f := &s.Fields[i]
 			at := n.at + "/fields/" + strconv.Itoa(i)
 			n.index[f.Name] = i
-			n.fields[i] = avroField{name: f.Name, hasDefault: f.HasDefault, doc: f.Doc, aliases: f.Aliases}
+			n.fields[i] = avroField{name: f.Name, hasDefault: f.HasDefault, doc: f.Doc, aliases: f.Aliases, sensitive: l.marked(f.Props, at)}
 			l.fieldAttributes(f, at)
 			kid := l.lower(&f.Type, space, at+"/type")
 			n.kids = append(n.kids, kid)

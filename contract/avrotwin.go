@@ -52,26 +52,31 @@ func (c *Contract) twinPolicy() Policy {
 	return pol
 }
 
-// newTwin compiles the contract of the JSON form; nil for a schema that is too
-// large for one, or of which no proposals are wanted.
-func (c *Contract) newTwin() *Contract {
-	if c.avro.repair == RepairOff {
-		return nil
-	}
+// newTwin compiles the contract of the JSON form. The error is that of a schema
+// that is too large for one.
+func (c *Contract) newTwin() (*Contract, error) {
 	text, _, err := c.avro.schema(false)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	twin, _, err := Compile(c.ref.Subject, c.ref.Version, text, &CompileOpts{Policy: c.twinPolicy(), hooks: compileHooks{generalOnly: true}})
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	twin.takes = c.takesMended
-	return twin
+	return twin, nil
 }
 
 // write returns the schema of one place, which stands at the pointer "to".
 func (w *avroTwin) write(n *avroNode, to string) map[string]any {
+	out := w.form(n, to)
+	if n.sensitive && !w.written {
+		out[keySensitive] = true
+	}
+	return out
+}
+
+func (w *avroTwin) form(n *avroNode, to string) map[string]any {
 	w.places[to] = n.at
 	switch n.op {
 	case avroRecord, avroEnum:
@@ -113,6 +118,9 @@ func (w *avroTwin) define(n *avroNode, to string) map[string]any {
 		w.places[at] = n.at + "/fields/" + strconv.Itoa(i)
 		if f.doc != "" {
 			sub["description"] = f.doc
+		}
+		if f.sensitive && !w.written {
+			sub[keySensitive] = true
 		}
 		props[f.name] = sub
 		if !f.hasDefault {
@@ -267,7 +275,7 @@ func avroPlace(places map[string]string, at string) string {
 // reportAvro is [Contract.Report] for an Avro contract.
 func (c *Contract) reportAvro(payload []byte) (*headgate.Verdict, []byte) {
 	v := c.checkAvroJSON(payload)
-	if v == nil || c.avro.twin == nil {
+	if v == nil || c.avro.twin == nil || c.avro.repair == RepairOff {
 		return v, nil
 	}
 	of, mended := c.avro.twin.Report(payload)

@@ -364,7 +364,9 @@ func TestAvroWarnings(t *testing.T) {
 		{field(`"type":["null",{"type":"int","logicalType":"time-micros"}]`), []string{"ignored_logical_type /fields/0/type/1/logicalType"}, ""},
 		{field(`"type":"int","defualt":1`), []string{"unknown_keyword /fields/0/defualt"}, "did you mean default?"},
 		{field(`"type":{"type":"string","logicaltype":"uuid"}`), []string{"unknown_keyword /fields/0/type/logicaltype"}, "did you mean logicalType?"},
-		{field(`"type":"string","x-headgate-sensitive":true`), []string{"unknown_keyword /fields/0/x-headgate-sensitive"}, "says nothing here"},
+		{field(`"type":"string","x-headgate-sensitive":true`), nil, ""},
+		{field(`"type":"string","x-headgate-sensitive":"yes"`), []string{"unknown_keyword /fields/0/x-headgate-sensitive"}, "taken for true"},
+		{field(`"type":"string","x-headgate-aliases":["g"]`), []string{"unknown_keyword /fields/0/x-headgate-aliases"}, "says nothing here"},
 		{field(`"type":"string","com.acme.owner":"us","pii":true`), nil, ""},
 		{`{"type":"record","name":"R","x-headgate-repair":"maybe","fields":[]}`, []string{"unknown_keyword /x-headgate-repair"}, "apply-lossless"},
 	} {

@@ -40,8 +40,9 @@ func (n *avroNode) describeJSON() string {
 	return n.describe()
 }
 
-// report puts the faults of a JSON text into words, in their order.
-func (r *avroRead) report() ([]headgate.Violation, int) {
+// report puts the faults of a JSON text into words, in their order. The
+// evaluator, if any, knows what may not be shown.
+func (r *avroRead) report(h *evaluator) ([]headgate.Violation, int) {
 	list := *r.rep
 	slices.SortStableFunc(list, func(a, b avroFault) int {
 		return cmp.Or(cmp.Compare(r.offset(a), r.offset(b)), cmp.Compare(a.code, b.code), cmp.Compare(a.field, b.field))
@@ -56,6 +57,9 @@ func (r *avroRead) report() ([]headgate.Violation, int) {
 		*v = headgate.Violation{Code: f.code, At: r.t.pointer(f.v), SchemaAt: clip(f.n.at, 400), Offset: int(r.offset(f)), Got: r.t.got(f.v)}
 		v.Line, v.Column = pl.advance(v.Offset)
 		r.words(f, v)
+		if h != nil {
+			r.hide(h, f, v)
+		}
 	}
 	return out, truncated
 }

@@ -65,7 +65,10 @@
 // [Contract.Strict] rewrites it for decoders of constrained output and says
 // what that loses. For an Avro contract proposals and the export are made of a
 // JSON Schema of its form in JSON, the twin, whose every answer is asked of the
-// Avro schema again; x-headgate-repair is read, and aliases are those of fields.
+// Avro schema again; x-headgate-repair and x-headgate-sensitive are read, and
+// aliases are those of fields. Which byte of a datum that does not read belongs
+// to which field nobody knows, so that with any mark no report on Avro binary
+// shows a sample.
 //
 // # Invariants
 //

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/broker"
+	"github.com/headgate/headgate/store/sqlitestore"
 )
 
 // Target is one prepared database, with the tables that the writer fills.
@@ -26,8 +28,9 @@ type Target struct {
 	// Crash kills the database's server and starts it again; nil when there is
 	// no server.
 	Crash func()
-	// Committed returns KEY/N of every business row.
-	Committed func() []string
+	// Committed returns kKEY/NUMBER of every business row, Poisoned of those whose
+	// events are refused.
+	Committed, Poisoned func() []string
 	// Rest returns, once no writer lives, what tells how much of the log is not
 	// confirmed yet.
 	Rest func() func() int64
@@ -297,47 +300,66 @@ func (h *Killing) Finish() Verdict {
 	return h.Verdict()
 }
 
-// Verdict compares what was committed with what is stored.
-type Verdict struct{ Committed, Stored, Missing, Uncommitted, Twice, Disorder int }
+// Verdict compares what was committed with what the broker and the quarantine
+// hold.
+type Verdict struct{ Committed, Stored, Kept, Missing, Uncommitted, Twice, Disorder int }
 
 // Faults is how often a promise was broken.
 func (v Verdict) Faults() int { return v.Missing + v.Uncommitted + v.Twice + v.Disorder }
 
-// Verdict looks into the broker, which no node may have open.
+// Verdict looks into the broker and the store, which no node may have open.
 func (h *Killing) Verdict() Verdict {
 	h.T.Helper()
 	ctx := context.Background()
-	committed := map[string]bool{}
-	for _, id := range h.Committed() {
-		committed[id] = true
-	}
-	v := Verdict{Committed: len(committed)}
 	br, err := process{Dir: h.Dir, NATS: h.NATS, Prefix: h.Prefix}.broker(ctx)
 	Must(h.T, err)
 	defer br.Close(ctx)
 	all, err := events(ctx, br)
 	Must(h.T, err)
-	v.Stored = len(all)
-	seen := map[string]bool{}
 	last := map[string]int{}
+	var v Verdict
+	var stored []string
 	for _, s := range all {
 		n, key := Number(h.T, s), s.Event.Key
-		id := fmt.Sprint(key, "/", n)
-		if !committed[id] {
-			v.Uncommitted++
-		}
-		if seen[id] {
-			v.Twice++
-		}
 		if n < last[key] {
 			v.Disorder++
 		}
-		seen[id], last[key] = true, n
+		last[key] = n
+		stored = append(stored, fmt.Sprint(key, "/", n))
 	}
-	for id := range committed {
-		if !seen[id] {
+	st, err := sqlitestore.Open(ctx, sqlitestore.Config{Path: filepath.Join(h.Dir, "store.db")})
+	Must(h.T, err)
+	defer st.Close()
+	var kept []string
+	for _, k := range records(h.T, st) {
+		var d struct{ N string }
+		Must(h.T, json.Unmarshal(k.Body, &d))
+		kept = append(kept, d.N)
+	}
+	v.Stored, v.Kept = len(stored), len(kept)
+	v.compare(h.Committed(), stored)
+	v.compare(h.Poisoned(), kept)
+	return v
+}
+
+// compare counts what is wrong with what should be there once each.
+func (v *Verdict) compare(committed, have []string) {
+	v.Committed += len(committed)
+	seen := make(map[string]int, len(committed))
+	for _, id := range committed {
+		seen[id] = 0
+	}
+	for _, id := range have {
+		if _, ok := seen[id]; !ok {
+			v.Uncommitted++
+		}
+		if seen[id]++; seen[id] > 1 {
+			v.Twice++
+		}
+	}
+	for _, id := range committed {
+		if seen[id] == 0 {
 			v.Missing++
 		}
 	}
-	return v
 }

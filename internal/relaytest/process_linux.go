@@ -29,10 +29,18 @@ type Database struct {
 	// Source opens the outbox of a place for a node. fault, if not nil, belongs
 	// to the named points of the source.
 	Source func(place string, fault func(point string)) (relay.Source, error)
-	// Writer connects to a place. What it returns writes so many rows and their
-	// events of key k in one transaction, which is rolled back if asked for:
-	// then its events bear negative numbers.
-	Writer func(ctx context.Context, place string) (write func(k, rows int, rollback bool) error, end func(), err error)
+	// Writer connects to a place. What it returns writes a transaction.
+	Writer func(ctx context.Context, place string) (write func(Transaction) error, end func(), err error)
+}
+
+// Transaction is what the writer does at once: so many business rows of key Key,
+// numbered on, each with its event {"n":NUMBER}.
+type Transaction struct {
+	Key, Rows int
+	// Poison makes events that are refused for good: {"n":"kKEY/NUMBER"}.
+	Poison bool
+	// Rollback undoes it. Its events bear negative numbers.
+	Rollback bool
 }
 
 // variable tells a process what it is.
@@ -213,7 +221,8 @@ func (p process) broker(ctx context.Context) (broker.Broker, error) {
 }
 
 // writer writes business rows and their events, one key for each of its
-// workers, until it is killed. One transaction in five is rolled back.
+// workers, until it is killed. One transaction in five is rolled back, the events
+// of one in forty are poison.
 func (p process) writer(ctx context.Context, d Database) error {
 	failed := make(chan error)
 	for k := range Keys {
@@ -225,7 +234,7 @@ func (p process) writer(ctx context.Context, d Database) error {
 					continue
 				}
 				for err == nil {
-					err = write(k, 1+rand.N(4), rand.N(5) == 0)
+					err = write(Transaction{Key: k, Rows: 1 + rand.N(4), Poison: rand.N(40) == 0, Rollback: rand.N(5) == 0})
 				}
 				end()
 			}

@@ -206,19 +206,24 @@ func Number(t testing.TB, s broker.Stored) int {
 // Kept returns the quarantine's records with their bodies, newest first.
 func (r *Rig) Kept() []store.QuarantineRecord {
 	r.T.Helper()
-	var all []store.QuarantineRecord
-	Must(r.T, r.Store.View(context.Background(), func(ctx context.Context, tx *store.Tx) error {
-		var err error
-		if all, err = tx.Quarantine.List(ctx, store.QuarantineFilter{Limit: 1000}); err != nil {
-			return err
-		}
-		for i := range all {
-			if all[i], err = tx.Quarantine.Get(ctx, all[i].QID); err != nil {
-				return err
+	return records(r.T, r.Store)
+}
+
+func records(t testing.TB, st store.Store) (all []store.QuarantineRecord) {
+	t.Helper()
+	for more, after := true, ""; more; {
+		Must(t, st.View(context.Background(), func(ctx context.Context, tx *store.Tx) error {
+			some, err := tx.Quarantine.List(ctx, store.QuarantineFilter{After: after, Limit: 1000})
+			for i := range some {
+				if some[i], err = tx.Quarantine.Get(ctx, some[i].QID); err != nil {
+					return err
+				}
+				after = some[i].QID
 			}
-		}
-		return nil
-	}))
+			all, more = append(all, some...), len(some) > 0
+			return err
+		}))
+	}
 	return all
 }
 

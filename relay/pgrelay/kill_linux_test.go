@@ -21,32 +21,33 @@ func TestMain(m *testing.M) {
 		Source: func(url string, _ func(string)) (relay.Source, error) {
 			return pgrelay.New(pgrelay.Config{URL: url, Beat: 300 * time.Millisecond})
 		},
-		Writer: func(ctx context.Context, url string) (func(k, rows int, rollback bool) error, func(), error) {
+		Writer: func(ctx context.Context, url string) (func(relaytest.Transaction) error, func(), error) {
 			c, err := pgx.Connect(ctx, url)
 			if err != nil {
 				return nil, nil, err
 			}
-			write := func(k, rows int, rollback bool) error { return writeOnce(ctx, c, k, rows, rollback) }
+			write := func(w relaytest.Transaction) error { return writeOnce(ctx, c, w) }
 			return write, func() { _ = c.Close(ctx) }, nil // it is closed because it failed
 		},
 	}))
 }
 
-func writeOnce(ctx context.Context, c *pgx.Conn, k, rows int, rollback bool) error {
+func writeOnce(ctx context.Context, c *pgx.Conn, w relaytest.Transaction) error {
 	tx, err := c.Begin(ctx)
 	if err != nil {
 		return err
 	}
-	for range rows {
+	for range w.Rows {
 		_, err = tx.Exec(ctx, `
-			WITH n AS (UPDATE public.keys SET n = n + 1 WHERE k = $1 RETURNING n),
-			     o AS (INSERT INTO public.orders (k, n) SELECT $1, n FROM n)
-			SELECT headgate.emit('order.placed', jsonb_build_object('n', CASE WHEN $2 THEN -n ELSE n END), 'k' || $1) FROM n`, k, rollback)
+			WITH n AS (UPDATE public.keys SET n = n + 1 WHERE k = $1 RETURNING n, CASE WHEN $2 THEN -n ELSE n END AS shown),
+			     o AS (INSERT INTO public.orders (k, n, poison) SELECT $1, n, $3 FROM n)
+			SELECT headgate.emit('order.placed', jsonb_build_object('n', CASE WHEN $3 THEN to_jsonb('k' || $1 || '/' || shown) ELSE to_jsonb(shown) END), 'k' || $1) FROM n`,
+			w.Key, w.Rollback, w.Poison)
 		if err != nil {
 			return err
 		}
 	}
-	if rollback {
+	if w.Rollback {
 		return tx.Rollback(ctx)
 	}
 	return tx.Commit(ctx)
@@ -65,16 +66,18 @@ func target(t *testing.T, server *pgtest.Cluster) relaytest.Target {
 	url := server.URL()
 	must(t, pgrelay.Install(context.Background(), url, pgrelay.InstallOptions{}))
 	pgtest.Exec(t, url, fmt.Sprintf(`CREATE TABLE public.keys (k int PRIMARY KEY, n int NOT NULL DEFAULT 0);
-		CREATE TABLE public.orders (k int, n int, PRIMARY KEY (k, n)); INSERT INTO public.keys (k) SELECT generate_series(0, %d)`, relaytest.Keys-1))
+		CREATE TABLE public.orders (k int, n int, poison boolean NOT NULL DEFAULT false, PRIMARY KEY (k, n)); INSERT INTO public.keys (k) SELECT generate_series(0, %d)`, relaytest.Keys-1))
+	rows := func(which string) (all []string) {
+		for _, row := range pgtest.Exec(t, url, `SELECT 'k' || k || '/' || n FROM public.orders WHERE `+which) {
+			all = append(all, row[0])
+		}
+		return all
+	}
 	return relaytest.Target{
-		Place: url,
-		Crash: func() { server.Crash(); server.Restart() },
-		Committed: func() (all []string) {
-			for _, row := range pgtest.Exec(t, url, `SELECT 'k' || k || '/' || n FROM public.orders`) {
-				all = append(all, row[0])
-			}
-			return all
-		},
+		Place:     url,
+		Crash:     func() { server.Crash(); server.Restart() },
+		Committed: func() []string { return rows(`NOT poison`) },
+		Poisoned:  func() []string { return rows(`poison`) },
 		Rest: func() func() int64 {
 			// What the killed writer left open ends with its connection.
 			pgtest.Exec(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '' AND state LIKE 'idle in%'`)

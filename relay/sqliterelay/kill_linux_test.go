@@ -25,40 +25,42 @@ func TestMain(m *testing.M) {
 		Source: func(path string, fault func(string)) (relay.Source, error) {
 			return New(Config{Path: path, Connect: connector(path), fault: fault})
 		},
-		Writer: func(ctx context.Context, path string) (func(k, rows int, rollback bool) error, func(), error) {
+		Writer: func(ctx context.Context, path string) (func(relaytest.Transaction) error, func(), error) {
 			db, err := connect(path, "synchronous(normal)")
 			if err != nil {
 				return nil, nil, err
 			}
 			pause := time.NewTicker(20 * time.Millisecond)
-			write := func(k, rows int, rollback bool) error {
+			write := func(w relaytest.Transaction) error {
 				<-pause.C
-				return writeOnce(ctx, db, k, rows, rollback)
+				return writeOnce(ctx, db, w)
 			}
 			return write, func() { _ = db.Close() }, nil // it is closed because it failed
 		},
 	}))
 }
 
-func writeOnce(ctx context.Context, db *sql.DB, k, rows int, rollback bool) error {
+func writeOnce(ctx context.Context, db *sql.DB, w relaytest.Transaction) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // after the commit there is nothing to undo
-	for range rows {
+	for range w.Rows {
 		for _, statement := range []string{
 			`UPDATE keys SET n = n + 1 WHERE k = ?1`,
-			`INSERT INTO orders (k, n) SELECT k, n FROM keys WHERE k = ?1`,
-			`INSERT INTO headgate_outbox (type, key, data) SELECT 'order.placed', 'k' || k, json_object('n', CASE WHEN ?2 THEN -n ELSE n END) FROM keys WHERE k = ?1`,
+			`INSERT INTO orders (k, n, poison) SELECT k, n, ?2 FROM keys WHERE k = ?1`,
+			`INSERT INTO headgate_outbox (type, key, data) SELECT 'order.placed', 'k' || k, json_object('n', CASE WHEN ?2 THEN 'k' || k || '/' || shown ELSE shown END)
+				FROM (SELECT k, CASE WHEN ?3 THEN -n ELSE n END AS shown FROM keys WHERE k = ?1)`,
 		} {
-			args := []any{k, rollback}
-			if _, err := tx.ExecContext(ctx, statement, args[:strings.Count(statement, "?2")+1]...); err != nil {
+			args := []any{w.Key, w.Poison, w.Rollback}
+			highest := max(1, strings.Count(statement, "?2")*2, strings.Count(statement, "?3")*3)
+			if _, err := tx.ExecContext(ctx, statement, args[:highest]...); err != nil {
 				return err
 			}
 		}
 	}
-	if rollback {
+	if w.Rollback {
 		return nil
 	}
 	return tx.Commit()
@@ -69,17 +71,19 @@ func newKilling(t *testing.T) *relaytest.Killing {
 	path := filepath.Join(t.TempDir(), "app.db")
 	db := open(t, path)
 	must(t, Install(t.Context(), db))
-	run(t, db, `CREATE TABLE keys (k INTEGER PRIMARY KEY, n INT NOT NULL DEFAULT 0); CREATE TABLE orders (k INT, n INT, PRIMARY KEY (k, n))`)
+	run(t, db, `CREATE TABLE keys (k INTEGER PRIMARY KEY, n INT NOT NULL DEFAULT 0); CREATE TABLE orders (k INT, n INT, poison INT NOT NULL, PRIMARY KEY (k, n))`)
 	for k := range relaytest.Keys {
 		run(t, db, `INSERT INTO keys (k) VALUES (?)`, k)
 	}
+	rows := func(which string) []string {
+		ids, err := list(context.Background(), db, `SELECT 'k' || k || '/' || n FROM orders WHERE `+which)
+		must(t, err)
+		return ids
+	}
 	return relaytest.NewKilling(t, relaytest.Target{
 		Place: path, Points: []string{"after read", "before cursor", "after cursor"},
-		Committed: func() []string {
-			ids, err := list(context.Background(), db, `SELECT 'k' || k || '/' || n FROM orders`)
-			must(t, err)
-			return ids
-		},
+		Committed: func() []string { return rows(`NOT poison`) },
+		Poisoned:  func() []string { return rows(`poison`) },
 		Rest: func() func() int64 {
 			end := value[int64](t, db, `SELECT coalesce(max(seq), 0) FROM headgate_outbox_rows`)
 			return func() int64 { return end - value[int64](t, db, `SELECT confirmed FROM headgate_outbox_state`) }

@@ -14,18 +14,17 @@ type Broker interface {
 	Subscriber
 	// Caps says what the driver can and cannot do. It is constant.
 	Caps() Caps
-	// Own makes the streams of this broker belong to the owner, a store's
-	// identity, unless they belong to another, and returns whose they are. Of
-	// several that call it at once one wins; calling it again changes nothing.
-	// Streams that belong to another are refused with streams_foreign, or taken
-	// from it with adopt. Without an owner it only asks; the answer's Owner is
-	// empty when they are nobody's.
+	// Own makes the streams of this broker belong to the owner when they are
+	// nobody's, or from's, and returns whose they are. Of several that call it
+	// at once one wins; calling it again changes nothing. Streams that belong to
+	// another are refused with streams_foreign. Without an owner it only asks;
+	// the answer's Owner is empty when they are nobody's.
 	//
-	// The streams' guards (leases, gas, progress) are in the owner's store
-	// alone, so whoever publishes or hands out calls Own first, and again every
-	// few seconds, and ends when it is refused. What another process publishes
-	// in between is stored. The owner lasts as long as the streams.
-	Own(ctx context.Context, owner string, adopt bool) (Ownership, error)
+	// The streams' guards (leases, gas, progress) are in one store, so whoever
+	// publishes or hands out calls Own first, and again every few seconds, and
+	// ends when it is refused. What another process publishes in between is
+	// stored. The owner lasts as long as the streams.
+	Own(ctx context.Context, owner, from string) (Ownership, error)
 
 	// Ensure creates missing streams and compares existing ones with their
 	// specification. It never alters an existing stream: differences come
@@ -93,9 +92,14 @@ type Subscription interface {
 	Close() error
 }
 
+// Unreadable stands for an owner that cannot be read. No other is named so.
+const Unreadable = "unreadable"
+
 // Ownership says whose streams they are.
 type Ownership struct {
-	Owner string    // identity of the store; empty: nobody's
+	// Owner is empty when they are nobody's, and Unreadable when the driver
+	// cannot read whose they are.
+	Owner string
 	Since time.Time // by the clock of the node that took them
 }
 

@@ -36,7 +36,7 @@ func ValidOwner(s string) bool {
 			return false
 		}
 	}
-	return s != "" && len(s) <= maxOwner
+	return s != "" && s != Unreadable && len(s) <= maxOwner
 }
 
 // BadOwner is the error for a name that is none.
@@ -46,6 +46,9 @@ func BadOwner() error {
 
 // Foreign is the error for streams that belong to another owner.
 func Foreign(o Ownership) error {
+	if o.Owner == Unreadable {
+		return headgate.NewError(headgate.CodeStreamsForeign, "whom the streams belong to cannot be read")
+	}
 	return headgate.NewError(headgate.CodeStreamsForeign, "the streams belong to the store %s since %s", o.Owner, o.Since.UTC().Format(time.RFC3339))
 }
 

@@ -2,9 +2,11 @@ package node
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -51,13 +53,26 @@ func OwnerOfStreams(ctx context.Context, cfg *Loaded, opts Options, adopt bool) 
 	if o.Store, err = store.Identity(ctx, n.Store); err != nil {
 		return o, err
 	}
-	o.Streams, err = n.Broker.Own(ctx, "", false)
-	if !adopt {
+	if o.Streams, err = n.Broker.Own(ctx, "", ""); err != nil || !adopt || o.Ours() {
 		return o, err
 	}
-	// Also when the question failed: a record that cannot be read is replaced.
-	_, err = n.Broker.Own(ctx, o.Store, true)
+	_, err = n.Broker.Own(ctx, o.Store, o.Streams.Owner)
 	return o, err
+}
+
+// Ours reports whether the streams are the store's.
+func (o *StreamOwner) Ours() bool { return sameStore(o.Streams.Owner, o.Store) }
+
+// An owner is the identity of a store. Where only one node at a time may have a
+// store open, it is that and a run of a node: of two copies of such a store,
+// whose identity is one, the node that started later has the streams, and the
+// other ends.
+const runSeparator = "-"
+
+// sameStore reports whether an owner is a store, or a run on it.
+func sameStore(owner, id string) bool {
+	rest, ok := strings.CutPrefix(owner, id)
+	return ok && (rest == "" || strings.HasPrefix(rest, runSeparator))
 }
 
 // OwnerOfOutside asks an outside broker whose its streams are, and opens no
@@ -70,7 +85,7 @@ func OwnerOfOutside(ctx context.Context, cfg *Loaded, opts Options) (o broker.Ow
 	if err != nil {
 		return o, false
 	}
-	o, err = b.Own(ctx, "", false)
+	o, err = b.Own(ctx, "", "")
 	return o, errors.Join(err, b.Close(context.WithoutCancel(ctx))) == nil
 }
 
@@ -102,6 +117,7 @@ func (l *Loaded) openBroker(ctx context.Context, opts Options) (broker.Broker, e
 // owned is what a running node knows of its right to the streams.
 type owned struct {
 	store   string // identity
+	owner   string // of the streams while this node runs
 	checked atomic.Pointer[time.Time]
 }
 
@@ -113,15 +129,31 @@ func (n *Node) ownStreams(ctx context.Context) error {
 	if n.owned.store, err = store.Identity(ctx, n.Store); err != nil {
 		return err
 	}
-	return n.checkOwner(ctx)
+	if n.owned.owner = n.owned.store; !n.Store.Info().Shared {
+		n.owned.owner += runSeparator + rand.Text()
+	}
+	have, err := n.Broker.Own(ctx, "", "")
+	if err != nil {
+		return err
+	}
+	from := ""
+	if sameStore(have.Owner, n.owned.store) {
+		from = have.Owner // of a run before
+	}
+	return n.checkOwner(ctx, from)
 }
 
-func (n *Node) checkOwner(ctx context.Context) error {
+func (n *Node) checkOwner(ctx context.Context, from string) error {
 	ctx, cancel := context.WithTimeout(ctx, ownPatience)
 	defer cancel()
-	_, err := n.Broker.Own(ctx, n.owned.store, false)
+	have, err := n.Broker.Own(ctx, n.owned.owner, from)
 	if e := headgate.AsError(err); e != nil && e.Code == headgate.CodeStreamsForeign {
-		e.Detail += "; this node's store is " + n.owned.store
+		if sameStore(have.Owner, n.owned.store) {
+			e.Detail = "a node with a copy of this store took the streams at " + have.Since.UTC().Format(time.RFC3339)
+			e.Fix = "Run one node on this store, and never two copies of a store: their leases and budgets say nothing to each other."
+		} else {
+			e.Detail += "; this node's store is " + n.owned.store
+		}
 		return e
 	}
 	if err == nil {
@@ -142,7 +174,7 @@ func (n *Node) keepStreams(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if err := n.checkOwner(ctx); headgate.CodeOf(err) == headgate.CodeStreamsForeign {
+		if err := n.checkOwner(ctx, ""); headgate.CodeOf(err) == headgate.CodeStreamsForeign {
 			return err
 		}
 	}

@@ -61,7 +61,7 @@ func TestStreamsOfAnotherStoreEndTheNode(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- n.Run(t.Context(), ln) }()
 	<-n.Router.Started()
-	if _, err := b.Own(t.Context(), "adopter", true); err != nil {
+	if _, err := b.Own(t.Context(), "adopter", n.owned.owner); err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -25,6 +25,8 @@ type Info struct {
 	Durable bool
 	// Words is one sentence about durability.
 	Words string
+	// Shared: several nodes may have the store open at once.
+	Shared bool
 	// Schema is the version of the tables.
 	Schema int
 }

@@ -82,7 +82,7 @@ func (b *Broker) Caps() broker.Caps {
 }
 
 // Own implements [broker.Broker].
-func (b *Broker) Own(ctx context.Context, owner string, adopt bool) (broker.Ownership, error) {
+func (b *Broker) Own(ctx context.Context, owner, from string) (broker.Ownership, error) {
 	if owner != "" && !broker.ValidOwner(owner) {
 		return broker.Ownership{}, broker.BadOwner()
 	}
@@ -96,7 +96,7 @@ func (b *Broker) Own(ctx context.Context, owner string, adopt bool) (broker.Owne
 		return broker.Ownership{}, broker.Closed()
 	case owner == "" || owner == b.owned.Owner:
 		return b.owned, nil
-	case b.owned.Owner != "" && !adopt:
+	case b.owned.Owner != "" && b.owned.Owner != from:
 		return b.owned, broker.Foreign(b.owned)
 	}
 	b.owned = broker.Ownership{Owner: owner, Since: b.cfg.Now().UTC()}

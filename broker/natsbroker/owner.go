@@ -27,7 +27,7 @@ type ownerRecord struct {
 const ownersKept = 64
 
 // Own implements [broker.Broker].
-func (b *Broker) Own(ctx context.Context, owner string, adopt bool) (broker.Ownership, error) {
+func (b *Broker) Own(ctx context.Context, owner, from string) (broker.Ownership, error) {
 	if owner != "" && !broker.ValidOwner(owner) {
 		return broker.Ownership{}, broker.BadOwner()
 	}
@@ -36,13 +36,13 @@ func (b *Broker) Own(ctx context.Context, owner string, adopt bool) (broker.Owne
 	}
 	for {
 		have, seq, err := b.owner(ctx)
-		if err != nil && !(adopt && errors.Is(err, errOwnerRecord)) {
+		if err != nil {
 			return broker.Ownership{}, err
 		}
 		switch {
 		case owner == "" || owner == have.Owner:
 			return have, nil
-		case have.Owner != "" && !adopt:
+		case have.Owner != "" && have.Owner != from:
 			return have, broker.Foreign(have)
 		}
 		next := broker.Ownership{Owner: owner, Since: b.cfg.Now().UTC()}
@@ -51,8 +51,6 @@ func (b *Broker) Own(ctx context.Context, owner string, adopt bool) (broker.Owne
 		}
 	}
 }
-
-var errOwnerRecord = errors.New("natsbroker: damaged owner record")
 
 // owner reads the last record; seq is 0 when there is none.
 func (b *Broker) owner(ctx context.Context) (o broker.Ownership, seq uint64, err error) {
@@ -67,7 +65,8 @@ func (b *Broker) owner(ctx context.Context) (o broker.Ownership, seq uint64, err
 	}
 	var r ownerRecord
 	if err := json.Unmarshal(data, &r); err != nil || !broker.ValidOwner(r.Owner) {
-		return broker.Ownership{}, seq, headgate.NewError(headgate.CodeConflict, "whom the streams belong to cannot be read from message %d of broker stream %s: %v", seq, b.ownerName(), errOwnerRecord)
+		b.cfg.Logger.Error("whom the streams belong to cannot be read", "stream", b.ownerName(), "sequence", seq)
+		return broker.Ownership{Owner: broker.Unreadable}, seq, nil
 	}
 	return broker.Ownership(r), seq, nil
 }

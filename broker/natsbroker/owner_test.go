@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/broker"
 	"github.com/headgate/headgate/broker/brokertest"
 )
 
@@ -24,7 +25,7 @@ func TestOneStoreOwnsTheStreams(t *testing.T) {
 		var errs [4]error
 		var all sync.WaitGroup
 		for i := range nodes {
-			all.Go(func() { _, errs[i] = nodes[i].Own(ctx, fmt.Sprint("store-", i), false) })
+			all.Go(func() { _, errs[i] = nodes[i].Own(ctx, fmt.Sprint("store-", i), "") })
 		}
 		all.Wait()
 		winner := -1
@@ -42,10 +43,10 @@ func TestOneStoreOwnsTheStreams(t *testing.T) {
 			t.Fatalf("round %d: nobody owns the streams: %v", round, errs)
 		}
 		other := (winner + 1) % len(nodes)
-		if _, err := nodes[other].Own(ctx, "adopter", true); err != nil {
+		if _, err := nodes[other].Own(ctx, "adopter", fmt.Sprint("store-", winner)); err != nil {
 			t.Fatal(err)
 		}
-		if o, err := nodes[winner].Own(ctx, fmt.Sprint("store-", winner), false); headgate.CodeOf(err) != headgate.CodeStreamsForeign || o.Owner != "adopter" {
+		if o, err := nodes[winner].Own(ctx, fmt.Sprint("store-", winner), ""); headgate.CodeOf(err) != headgate.CodeStreamsForeign || o.Owner != "adopter" {
 			t.Errorf("the owner before is told %+v, %v", o, err)
 		}
 	}
@@ -57,19 +58,22 @@ func TestDamagedOwnerRefuses(t *testing.T) {
 	ctx := context.Background()
 	b := open(t, Config{Dir: t.TempDir()}, brokertest.Options{})
 	defer b.Close(ctx)
-	if _, err := b.Own(ctx, "mine", false); err != nil {
+	if _, err := b.Own(ctx, "mine", ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, damage := range []string{"", "{", `{"owner":"a b"}`, `{"owner":""}`, `{"owner":"mine","since":"yesterday"}`} {
 		if _, err := b.js.Publish(ctx, b.ownerName(), []byte(damage)); err != nil {
 			t.Fatal(err)
 		}
-		for _, who := range []string{"", "mine", "other"} {
-			if o, err := b.Own(ctx, who, false); headgate.CodeOf(err) != headgate.CodeConflict {
-				t.Errorf("%q behind %q: %+v, %v", who, damage, o, err)
+		if o, err := b.Own(ctx, "", ""); err != nil || o.Owner != broker.Unreadable {
+			t.Errorf("%q is read as %+v, %v", damage, o, err)
+		}
+		for _, from := range []string{"", "mine", "other"} {
+			if o, err := b.Own(ctx, "mine", from); headgate.CodeOf(err) != headgate.CodeStreamsForeign {
+				t.Errorf("behind %q: %+v, %v", damage, o, err)
 			}
 		}
-		if o, err := b.Own(ctx, "mine", true); err != nil || o.Owner != "mine" {
+		if o, err := b.Own(ctx, "mine", broker.Unreadable); err != nil || o.Owner != "mine" {
 			t.Errorf("adopting behind %q: %+v, %v", damage, o, err)
 		}
 	}

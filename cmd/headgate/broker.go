@@ -51,7 +51,7 @@ func (a *app) ownerCommand(adopt bool, use, short, long string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out := ownership{Owner: o.Streams.Owner, Store: o.Store, Ours: adopt || o.Streams.Owner == o.Store, Adopted: adopt && o.Streams.Owner != o.Store}
+			out := ownership{Owner: o.Streams.Owner, Store: o.Store, Ours: adopt || o.Ours(), Adopted: adopt && !o.Ours()}
 			if out.Owner != "" {
 				out.Since = &o.Streams.Since
 			}

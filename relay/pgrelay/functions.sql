@@ -194,26 +194,31 @@ BEGIN
       BEGIN
         EXECUTE format('CREATE TABLE headgate.%I PARTITION OF headgate.outbox FOR VALUES FROM (%L) TO (%L)',
           name, day::timestamptz, (day + 1)::timestamptz);
-      EXCEPTION WHEN check_violation THEN
-        NULL; -- the default partition has rows of that day, and keeps them
+      EXCEPTION
+        WHEN check_violation THEN NULL; -- the default partition has rows of that day, and keeps them
+        WHEN duplicate_table OR unique_violation THEN NULL; -- another call was quicker
       END;
     END IF;
   END LOOP;
   FOR part IN
-    SELECT c.oid::regclass AS rel, to_date(substring(c.relname FROM 8), 'YYYYMMDD') AS day
+    SELECT format('headgate.%I', c.relname) AS rel, to_date(substring(c.relname FROM 8), 'YYYYMMDD') AS day
     FROM pg_inherits h JOIN pg_class c ON c.oid = h.inhrelid
     WHERE h.inhparent = 'headgate.outbox'::regclass AND c.relname ~ '^outbox_[0-9]{8}$'
   LOOP
     CONTINUE WHEN (part.day + 1)::timestamptz > clock_timestamp() - retain OR proven IS NULL;
-    -- Of a row that is too large for an event only the head is in quarantine.
-    EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE NOT pg_visible_in_snapshot(xid, $1) OR octet_length(data) > 8388608 OR octet_length(cause) > 65536)', part.rel) INTO late USING proven;
-    CONTINUE WHEN late;
-    -- Nor of one that waits to be read again.
-    EXECUTE format('SELECT EXISTS (SELECT FROM %s p JOIN headgate.outbox_aside a ON a.page = p.seq / 4096
-      WHERE CASE WHEN p.seq > 0 AND octet_length(a.bits) * 8 > p.seq %% 4096 THEN get_bit(a.bits, p.seq %% 4096) = 1 END)', part.rel) INTO late;
-    CONTINUE WHEN late;
-    EXECUTE format('DROP TABLE %s', part.rel);
-    dropped := dropped || part.rel::text;
+    BEGIN
+      -- Of a row that is too large for an event only the head is in quarantine.
+      EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE NOT pg_visible_in_snapshot(xid, $1) OR octet_length(data) > 8388608 OR octet_length(cause) > 65536)', part.rel) INTO late USING proven;
+      CONTINUE WHEN late;
+      -- Nor of one that waits to be read again.
+      EXECUTE format('SELECT EXISTS (SELECT FROM %s p JOIN headgate.outbox_aside a ON a.page = p.seq / 4096
+        WHERE CASE WHEN p.seq > 0 AND octet_length(a.bits) * 8 > p.seq %% 4096 THEN get_bit(a.bits, p.seq %% 4096) = 1 END)', part.rel) INTO late;
+      CONTINUE WHEN late;
+      EXECUTE format('DROP TABLE %s', part.rel);
+      dropped := dropped || part.rel;
+    EXCEPTION WHEN undefined_table THEN
+      NULL; -- another call was quicker
+    END;
   END LOOP;
   RETURN dropped;
 END $$;

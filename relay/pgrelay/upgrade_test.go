@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -118,7 +119,7 @@ func TestUpgradeBesideWritersAndRelay(t *testing.T) {
 	for sql, want := range map[string]string{
 		`INSERT INTO public.orders VALUES (1, repeat('x', 7000000))`:                                                          "HG102",
 		`INSERT INTO headgate.outbox (id, role, type, data) VALUES ('x', 'x', 'x', convert_to(repeat('x', 7000000), 'UTF8'))`: "23514",
-		`INSERT INTO public.orders VALUES (1, 'small')`:                                                                       "",
+		`INSERT INTO public.orders VALUES (2, 'small')`:                                                                       "",
 	} {
 		if got := r.sqlState(sql); got != want {
 			t.Errorf("%.60s: SQLSTATE %q, want %q", sql, got, want)
@@ -141,7 +142,8 @@ func TestUpgradeKeepsWhatIsNotRelayed(t *testing.T) {
 	r.emit(11, 20)
 	r.exec(`SELECT pg_drop_replication_slot(slot) FROM headgate.installation`)
 	x := r.run(nil)
-	x.Wait(t, 21)
+	r.until("all are stored", func() bool { return len(r.Stored()) >= 20 })
+	r.until("the large one is kept", func() bool { return len(r.Kept()) == 1 })
 	r.Verify(20)
 	x.Stop()
 }
@@ -267,6 +269,44 @@ func TestInstallLeavesOthersAlone(t *testing.T) {
 	}
 }
 
+// Several may keep the partitions up at once: each is dropped once, by its name.
+func TestMaintainAtOnce(t *testing.T) {
+	r := newRig(t, pgtest.URL(t))
+	ctx := context.Background()
+	for day := 1; day <= 9; day++ {
+		r.exec(fmt.Sprintf(`CREATE TABLE headgate.outbox_2020010%d PARTITION OF headgate.outbox FOR VALUES FROM ('2020-01-0%[1]d 00:00+00') TO ('2020-01-%02d 00:00+00')`, day, day+1))
+	}
+	r.exec(`UPDATE headgate.relay_state SET proven_snapshot = pg_current_snapshot()`)
+	r.exec(`DROP TABLE ` + pgtest.Exec(t, r.db, `SELECT to_char(now() AT TIME ZONE 'UTC' + interval '2 days', '"headgate.outbox_"YYYYMMDD')`)[0][0])
+	type answer struct {
+		dropped []string
+		err     error
+	}
+	answers := make(chan answer, 4)
+	for range cap(answers) {
+		conn := r.connect()
+		go func() {
+			var a answer
+			a.err = conn.QueryRow(ctx, `SELECT headgate.maintain('1 day')`).Scan(&a.dropped)
+			answers <- a
+		}()
+	}
+	var dropped []string
+	for range cap(answers) {
+		a := <-answers
+		must(t, a.err)
+		dropped = append(dropped, a.dropped...)
+	}
+	slices.Sort(dropped)
+	var want []string
+	for day := 1; day <= 9; day++ {
+		want = append(want, fmt.Sprintf("headgate.outbox_2020010%d", day))
+	}
+	if !slices.Equal(dropped, want) {
+		t.Errorf("dropped %v, want %v", dropped, want)
+	}
+}
+
 // The relay says once in each session that the functions are older.
 func TestRelayTellsOfAnOlderRevision(t *testing.T) {
 	r := olderRig(t)
@@ -284,7 +324,7 @@ func TestRelayTellsOfAnOlderRevision(t *testing.T) {
 // Whoever changes what Install makes raises the revision, or databases that are
 // prepared already never get it; and adds here what it is made of then.
 func TestRevisionIsRaisedWithTheStatements(t *testing.T) {
-	sums := map[int]string{2: "5720b7027ba14be3", 3: "998a0cf94be28f2e"}
+	sums := map[int]string{2: "5720b7027ba14be3", 3: "998a0cf94be28f2e", 4: "783cbd5af9b8031f"}
 	h := sha256.New()
 	names, err := filepath.Glob("*.sql")
 	must(t, err)

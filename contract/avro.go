@@ -92,6 +92,17 @@ func (c *Contract) AvroFingerprint() uint64 {
 	return c.avro.fingerprint
 }
 
+// FingerprintAvro returns the CRC-64-AVRO fingerprint of an Avro schema without
+// compiling the rest of a contract. The error is that of [Compile].
+func FingerprintAvro(schema []byte) (uint64, error) {
+	rsn := &reasons{}
+	prog, _ := compileAvro(schema, nil, rsn)
+	if !rsn.empty() {
+		return 0, headgate.NewError(headgate.CodeContractInvalid, "%s", rsn.String())
+	}
+	return prog.fingerprint, nil
+}
+
 // CheckAvro checks one datum in Avro binary, without any frame, against an
 // Avro contract. Nil means valid. It allocates nothing for a valid datum, but
 // for maps with more than 32 keys. The work is bounded by the datum's length.

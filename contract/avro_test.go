@@ -77,6 +77,9 @@ func TestAvroCanonicalForms(t *testing.T) {
 			continue
 		}
 		c := compileAvroText(t, input)
+		if print, err := FingerprintAvro([]byte(input)); err != nil || print != c.AvroFingerprint() {
+			t.Errorf("%s: %x, %v", input, print, err)
+		}
 		if got := string(c.AvroCanonical()); got != canonical {
 			t.Errorf("%s:\n got %s\nwant %s", input, got, canonical)
 		}

@@ -60,8 +60,8 @@ func (r *Registry) fingerprints(ctx context.Context, subject string) (map[uint64
 		if row.Deleted || row.Type != string(contract.TypeAvro) {
 			continue
 		}
-		if c, err := compileRow(row); err == nil {
-			prints[c.AvroFingerprint()] = row.Version
+		if print, err := contract.FingerprintAvro(row.Schema); err == nil {
+			prints[print] = row.Version
 		}
 	}
 	return prints, nil

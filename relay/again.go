@@ -405,6 +405,9 @@ func (s *shelf) wants() []want {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []want
+	if !s.ready {
+		return nil
+	}
 	for _, g := range s.groups {
 		part := max(readAgainRows/len(s.groups), 8)
 		if !g.waits() || g.out > part/2 {

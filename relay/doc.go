@@ -24,9 +24,11 @@
 //     durably, or set aside durably.
 //  2. The confirmed position never comes from a row, only from the end of a
 //     transaction or from an idle position that was read in the same order.
-//  3. Rows of one ordering key are submitted in the order of the log, one at a
-//     time: a row that has to wait holds the ones behind it, whoever wrote them,
-//     also while it is set aside.
+//  3. Rows of one ordering key are admitted in the order of the log: a row that
+//     has to wait holds the ones behind it, whoever wrote them. Within one
+//     submission the perimeter holds them, else the lane, and what is set aside
+//     holds what is read after it. A session reads nothing of that again before
+//     it has read what the session before had in flight.
 //  4. A row is never dropped: not for a full quarantine, not for a refusal, not
 //     for an unknown role. Its lane waits instead.
 //  5. Repeating a row repeats its id, so that the broker knows it again. What

@@ -33,6 +33,7 @@ func classOf(r *Row) class { return class{r.Role, r.Cause == ""} }
 type hold struct {
 	until time.Time
 	next  time.Duration // pause of the next hold
+	most  int           // rows of the next submission
 	why   headgate.Code
 }
 
@@ -50,19 +51,30 @@ func (l *lane) hold(group, left []item, wait time.Duration, why error) {
 		delete(l.holds, c)
 		return
 	}
+	h.most = min(2*(len(group)-len(left))+1, groupRows)
+	if why == nil && len(left) < len(group) {
+		// They stood behind what was refused for good, and go at once.
+		h.until, h.next, h.why = time.Time{}, shortestHold, ""
+		l.keep(c, h)
+		return
+	}
 	if len(left) < len(group) || h.next == 0 {
 		h.next = shortestHold // it goes on, if slowly
 	}
 	h.until = time.Now().Add(max(min(wait, askAgain), h.next/2+rand.N(h.next)))
 	h.next = min(h.next*2, longestHold)
 	h.why = codeOf(why)
+	l.keep(c, h)
+	if personal(h.why) {
+		l.loads.add(c, 0, 0, 1)
+	}
+}
+
+func (l *lane) keep(c class, h hold) {
 	if l.holds == nil {
 		l.holds = map[class]hold{}
 	}
 	l.holds[c] = h
-	if personal(h.why) {
-		l.loads.add(c, 0, 0, 1)
-	}
 }
 
 // release ends all holds. The caller holds the lock.
@@ -101,7 +113,7 @@ func (l *lane) pause(ctx context.Context, d time.Duration) bool {
 // waiting adds the rows of the lane that are held, by what they wait for.
 func (l *lane) waiting(rows map[headgate.Code]int) {
 	for i := range l.queue {
-		if h, held := l.holds[classOf(l.queue[i].row)]; held {
+		if h := l.holds[classOf(l.queue[i].row)]; h.why != "" {
 			rows[h.why]++
 		}
 	}

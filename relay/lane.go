@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/quarantine"
 )
 
-// What one submission takes at most, and how far a worker looks for rows of
-// other keys behind one that has to wait its turn.
+// What one submission takes at most, and how far a worker looks for rows that
+// may go with the first.
 const (
 	groupRows  = 256
 	groupBytes = 1 << 20
@@ -92,9 +92,8 @@ func (n *run) serve(ctx context.Context, l *lane) {
 			left, wait, why := n.submit(ctx, group)
 			l.drop(group, left)
 			l.hold(group, left, wait, why)
-			if len(left) > 0 {
+			if why != nil {
 				n.tellWait(ctx, group[0].row, why)
-				n.r.note(func(s *Status) { s.Retried += uint64(len(left)) })
 			}
 		case wait == 0:
 			return
@@ -105,11 +104,11 @@ func (n *run) serve(ctx context.Context, l *lane) {
 }
 
 // head returns the rows that one submission may hold: of one role and one
-// cause, and one of each key, the first that waits. Two of a key in one call
-// would change places if the broker throttled the first alone. Rows of a class
-// that is held are passed over, with those behind them of the same keys. Without
-// any row, wait is how long the first hold lasts; 0 when the lane is empty and
-// the worker's turn is over.
+// cause, in their order. The perimeter admits none behind one of the same key
+// that has to wait. Rows of a class that is held are passed over, with those
+// behind them of the same keys; of one that was, no more are taken than are
+// likely to go. Without any row, wait is how long the first hold lasts; 0 when
+// the lane is empty and the worker's turn is over.
 func (l *lane) head(now time.Time) (group []item, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,32 +118,43 @@ func (l *lane) head(now time.Time) (group []item, wait time.Duration) {
 		return nil, 0
 	}
 	var first *Row
-	bytes, looked := 0, 0
-	seen := make(map[string]struct{}, min(len(l.queue), groupRows))
+	bytes, looked, most := 0, 0, groupRows
+	var passed map[string]struct{} // keys of which one stays behind
+	pass := func(key string) {
+		if passed == nil {
+			passed = map[string]struct{}{}
+		}
+		passed[key] = struct{}{}
+	}
 	for i := range l.queue {
 		it := &l.queue[i]
-		if h := l.holds[classOf(it.row)]; now.Before(h.until) {
-			seen[it.key] = struct{}{}
-			if d := h.until.Sub(now); wait == 0 || d < wait {
-				wait = d
+		if len(l.holds) > 0 {
+			if h := l.holds[classOf(it.row)]; now.Before(h.until) {
+				pass(it.key)
+				if d := h.until.Sub(now); wait == 0 || d < wait {
+					wait = d
+				}
+				continue
 			}
-			continue
 		}
 		if looked++; looked > lookAhead {
 			break
 		}
-		if _, waits := seen[it.key]; waits {
+		if _, waits := passed[it.key]; waits {
 			continue
 		}
-		seen[it.key] = struct{}{}
 		if first == nil {
 			first = it.row
+			if h, held := l.holds[classOf(first)]; held {
+				most = min(most, h.most)
+			}
 		}
 		if !together(first, it.row) {
+			pass(it.key)
 			continue
 		}
 		bytes += it.size
-		if len(group) > 0 && (len(group) == groupRows || bytes > groupBytes) {
+		if len(group) > 0 && (len(group) == most || bytes > groupBytes) {
 			break
 		}
 		it.busy = true
@@ -203,6 +213,7 @@ func (n *run) submit(ctx context.Context, group []item) (left []item, wait time.
 	}
 	n.r.cfg.Fault("after publish")
 	var done, refused []int
+	again := uint64(0)
 	for i := range results {
 		switch e := results[i].Err; {
 		case e == nil && results[i].Duplicate && reused(&results[i], group[i].row):
@@ -215,6 +226,10 @@ func (n *run) submit(ctx context.Context, group []item) (left []item, wait time.
 			it := group[i]
 			it.unsure = it.unsure || e.Info().Outcome == headgate.Unknown
 			left = append(left, it)
+			if e.Code == headgate.CodeHeldBack {
+				continue // it is what it stands behind that waits for something
+			}
+			again++
 			if wait == 0 {
 				wait = e.RetryAfter
 			}
@@ -230,8 +245,12 @@ func (n *run) submit(ctx context.Context, group []item) (left []item, wait time.
 			for _, i := range refused {
 				left = append(left, group[i])
 			}
+			again += uint64(len(refused))
 			refused, why = nil, err
 		}
+	}
+	if again > 0 {
+		n.r.note(func(s *Status) { s.Retried += again })
 	}
 	n.settle(group, results, done, refused)
 	return left, wait, why

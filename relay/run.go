@@ -232,6 +232,9 @@ func (n *run) take(lanes context.Context, c *Change) error {
 		n.tracker.idle(c.Position)
 	case Beat:
 		n.tracker.beat(c.Mark)
+		n.shelf.present()
+	case Present:
+		n.shelf.present()
 	}
 	return nil
 }

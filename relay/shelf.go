@@ -43,6 +43,7 @@ type shelf struct {
 	keys    map[uint64]asideKey
 	pages   int
 	full    bool           // a bound was reached
+	ready   bool           // what the session before had in flight was read
 	unsaved map[uint64]int // by entry of the tracker, rows whose setting aside is not durable yet
 	owed    int            // their number
 	resting []resting      // done, but the broker may still lose it
@@ -394,6 +395,20 @@ func (s *shelf) save(ctx context.Context) (map[uint64]int, error) {
 		return done, nil
 	}
 	return done, s.src.SaveAside(ctx, pages)
+}
+
+// present lets rows be read again. Until then what is read of their keys joins
+// them, so that their numbers order it.
+func (s *shelf) present() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ready {
+		s.ready = true
+		s.wake()
+	}
 }
 
 // owes returns how many rows were set aside since the last save.

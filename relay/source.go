@@ -38,8 +38,8 @@ type Session interface {
 // Position is a place in a log. Greater is later; 0 is none.
 type Position uint64
 
-// Mark is a point in the log that the source wants proven. Its content is the
-// source's.
+// Mark is a point in the log that the source wants proven, made after the session
+// began. Its content is the source's.
 type Mark struct {
 	Number int64
 	Text   string
@@ -61,6 +61,10 @@ const (
 	Commit
 	// Idle says that the log holds nothing more for us before Position.
 	Idle
+	// Present says that the log was read to where it ended when the session
+	// began. Before it, or the first mark, nothing that was set aside is read
+	// again: what the session before had in flight may stand before it.
+	Present
 )
 
 // Change is one step of a log.

@@ -48,6 +48,8 @@ type session struct {
 
 	// Of the goroutine that calls Receive.
 	last   place // read
+	began  int64 // the last row when the session did
+	begun  bool  // it was read, which was told
 	seen   int64 // data_version
 	dirty  bool  // there may be rows behind last
 	shown  int64 // data_version of the snapshot that was read last
@@ -98,11 +100,19 @@ func (x *session) Receive(ctx context.Context) ([]relay.Change, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		var changes []relay.Change
 		if x.dirty {
-			changes, err := x.next(ctx)
-			if err != nil || len(changes) > 0 {
-				return changes, err
+			var err error
+			if changes, err = x.next(ctx); err != nil {
+				return nil, err
 			}
+		}
+		if !x.begun && x.last.seq >= x.began {
+			x.begun = true
+			changes = append(changes, relay.Change{Kind: relay.Present})
+		}
+		if len(changes) > 0 {
+			return changes, nil
 		}
 		if err := x.wait(ctx); err != nil {
 			return nil, err

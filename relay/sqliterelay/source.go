@@ -278,6 +278,9 @@ func (x *session) raise(ctx context.Context, holder string) error {
 		x.epoch, x.identity, x.revision = s.epoch+1, s.identity, s.revision
 		x.last = place{s.confirmed, s.confirmedID}
 		x.told = x.last
+		if err := x.write.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM headgate_outbox_rows`).Scan(&x.began); err != nil {
+			return sqlError("looking for the last row", err)
+		}
 		_, err = x.write.ExecContext(ctx, `UPDATE headgate_outbox_state SET epoch = ?, holder = ?, confirmed = ?, confirmed_id = nullif(?, ''),
 			repair = nullif(?, ''), repair_until = nullif(?, 0)`,
 			x.epoch, holder, s.confirmed, s.confirmedID, s.repair, s.repairUntil)

@@ -39,6 +39,8 @@
 //  9. A partition stays while it holds rows that are set aside.
 //  10. Partitions are kept up on a connection of their own; no statement of the
 //     session waits for locks of the table but a repair.
+//  11. A row that the server leaves out of the stream is told by it, as an error or
+//     as a warning, and ends the session before anything behind it is proven.
 //
 // # Failure
 //

@@ -161,6 +161,7 @@ func connectReplication(ctx context.Context, url string) (*pgconn.PgConn, pglogr
 	cfg.RuntimeParams["replication"] = "database"
 	cfg.RuntimeParams["application_name"] = "headgate-relay"
 	cfg.RuntimeParams["datestyle"] = "ISO"
+	cfg.RuntimeParams["client_min_messages"] = "warning" // also where the role has it otherwise: see skipped
 	cfg.RuntimeParams["timezone"] = "UTC"
 	conn, err := pgconn.ConnectConfig(ctx, cfg)
 	if err != nil {

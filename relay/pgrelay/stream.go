@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/relay"
@@ -52,8 +53,26 @@ func (x *session) read(ctx context.Context) error {
 			}
 		case *pgproto3.ErrorResponse:
 			return x.refused(ctx, pgconn.ErrorResponseToPgError(m))
+		case *pgproto3.NoticeResponse:
+			if skipped(m) {
+				e := pgconn.ErrorResponseToPgError((*pgproto3.ErrorResponse)(m))
+				e.Code = undefinedObject
+				return x.refused(ctx, e)
+			}
 		}
 	}
+}
+
+// undefinedObject is the SQLSTATE of a publication that does not exist where the
+// server reads.
+const undefinedObject = "42704"
+
+// skipped reports whether the server leaves rows out, for want of the
+// publication where it reads: since PostgreSQL 18 that is a warning, ahead of
+// what follows, where it was an error before. Words are translated, names are
+// not.
+func skipped(m *pgproto3.NoticeResponse) bool {
+	return m.Code == "55000" && strings.Contains(m.Message, Publication) // object_not_in_prerequisite_state
 }
 
 // sameSlot fails unless the slot, which nobody can drop any more, stands where
@@ -83,7 +102,7 @@ func (x *session) sameSlot(ctx context.Context) error {
 // as of each row, so that one made after the slot stops at the rows between for
 // ever: those are read from the table.
 func (x *session) refused(ctx context.Context, e *pgconn.PgError) error {
-	if e.Code != "42704" { // undefined_object
+	if e.Code != undefinedObject {
 		return sqlError("reading the log", e)
 	}
 	x.sqlMu.Lock()

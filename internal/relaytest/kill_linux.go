@@ -36,8 +36,10 @@ type Target struct {
 	Rest func() func() int64
 }
 
-// points are the named points of relay.Config.Fault.
-var points = []string{"before publish", "after publish", "before confirm", "after confirm"}
+// Points are the named points of relay.Config.Fault.
+func Points() []string {
+	return []string{"before publish", "after publish", "before confirm", "after confirm"}
+}
 
 // Killing is one run of the harness. Its fields may be changed before the first
 // process is started.
@@ -141,6 +143,18 @@ func (h *Killing) StallBroker() {
 	Must(h.T, h.server.Process.Signal(syscall.SIGSTOP))
 }
 
+// ResumeBroker lets it go on.
+func (h *Killing) ResumeBroker() {
+	h.T.Helper()
+	Must(h.T, h.server.Process.Signal(syscall.SIGCONT))
+}
+
+// Killed reports whether the node, which has ended, was killed and did not fail.
+func (h *Killing) Killed() bool {
+	status, ok := h.node.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
 // Signal sends the node a signal.
 func (h *Killing) Signal(s syscall.Signal) {
 	h.T.Helper()
@@ -242,7 +256,7 @@ func (h *Killing) once() {
 		h.StartNode("")
 	default:
 		// The node kills itself at a point, or is killed while it gets there.
-		all := slices.Concat(points, h.Points)
+		all := slices.Concat(Points(), h.Points)
 		point := all[h.rng.IntN(len(all))]
 		h.kills[point]++
 		h.kill(h.node)

@@ -1,11 +1,54 @@
 package pgrelay_test
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/internal/pgtest"
 	"github.com/headgate/headgate/internal/relaytest"
 )
+
+// The process is killed at each named point in turn, and between the submission
+// and the broker's answer.
+func TestTrap01KilledAtEachPoint(t *testing.T) {
+	t.Parallel() // it has servers of its own
+	times := 2
+	if relaytest.Campaign() {
+		times = 20
+	}
+	h := newKilling(t)
+	h.Apart()
+	h.StartWriter()
+	for i := range times {
+		for _, point := range relaytest.Points() {
+			h.StartNode(fmt.Sprint(point, ":", 3+7*i))
+			h.AwaitEnd(time.Minute)
+			if !h.Killed() {
+				t.Fatalf("the process did not come to its point %s", point)
+			}
+		}
+		h.StartNode("")
+		before := pgtest.Exec(t, h.Place, `SELECT coalesce(proven_beat, 0) FROM headgate.relay_state`)[0][0]
+		relaytest.Until(t, "it relays", func() bool {
+			return pgtest.Exec(t, h.Place, `SELECT proven_beat > `+before+` FROM headgate.relay_state`)[0][0] == "t"
+		})
+		h.StallBroker()
+		at := pgtest.Exec(t, h.Place, `SELECT pg_current_wal_insert_lsn()`)[0][0]
+		relaytest.Until(t, "it read what is written now", func() bool {
+			rows := pgtest.Exec(t, h.Place, `SELECT write_lsn > '`+at+`'::pg_lsn + 10000 FROM pg_stat_replication`)
+			return len(rows) == 1 && rows[0][0] == "t"
+		})
+		h.KillNode()
+		h.ResumeBroker() // what was sent is stored now, and nobody is told
+	}
+	h.StartNode("")
+	v := h.Finish()
+	t.Logf("%d times each: %+v", times, v)
+	if v.Stored == 0 || v.Faults() > 0 {
+		t.Errorf("%+v", v)
+	}
+}
 
 // A process is killed when the broker has everything and the database was told
 // of nothing: the next one submits it all again, and nothing is stored twice.
@@ -34,10 +77,10 @@ func TestTrap02KilledBetweenAckAndConfirm(t *testing.T) {
 }
 
 // heldWhileStalled lets the broker stand still with one event in flight, writes
-// 100 MB of log that is not ours, and returns where the event and the slot stand
+// log that is not ours, and returns where the event and the slot stand
 // when the relay was told of all that. Then node and broker are killed, so that
 // what is still on its way between them is gone, and start anew.
-func heldWhileStalled(t *testing.T, variant relaytest.Variant) (moved bool, v relaytest.Verdict) {
+func heldWhileStalled(t *testing.T, variant relaytest.Variant, megabytes int) (moved bool, v relaytest.Verdict) {
 	t.Helper()
 	h := newKilling(t)
 	h.Apart()
@@ -57,8 +100,8 @@ func heldWhileStalled(t *testing.T, variant relaytest.Variant) (moved bool, v re
 	before := value(`SELECT pg_current_wal_insert_lsn()`)
 	pgtest.Exec(t, h.Place, `BEGIN; INSERT INTO public.orders VALUES (1, 1); SELECT headgate.emit('order.placed', '{"n":1}', 'k1'); COMMIT`)
 	after := value(`SELECT pg_current_wal_insert_lsn()`)
-	pgtest.Exec(t, h.Place, `CREATE TABLE noise AS SELECT repeat('x', 1000) AS x FROM generate_series(1, 50000); INSERT INTO noise SELECT * FROM noise`)
-	if value(`SELECT pg_current_wal_insert_lsn() - '`+after+`' > 100000000`) != "t" {
+	pgtest.Exec(t, h.Place, fmt.Sprintf(`CREATE TABLE noise AS SELECT repeat('x', 1000) AS x FROM generate_series(1, %d)`, megabytes*1000))
+	if value(fmt.Sprintf(`SELECT pg_current_wal_insert_lsn() - '%s' > %d`, after, megabytes*1_000_000)) != "t" {
 		t.Fatal("there is too little log")
 	}
 	end := value(`SELECT pg_current_wal_insert_lsn()`)
@@ -80,7 +123,7 @@ func heldWhileStalled(t *testing.T, variant relaytest.Variant) (moved bool, v re
 
 func TestTrap05KeepaliveWhileInFlight(t *testing.T) {
 	t.Parallel() // it has servers of its own
-	moved, v := heldWhileStalled(t, relaytest.Right)
+	moved, v := heldWhileStalled(t, relaytest.Right, 100)
 	if moved {
 		t.Error("the slot passed the event while that was in flight")
 	}
@@ -92,7 +135,7 @@ func TestTrap05KeepaliveWhileInFlight(t *testing.T) {
 // A relay that confirms what keepalives tell of is seen by that test.
 func TestTrap05CatchesConfirmOfKeepalives(t *testing.T) {
 	t.Parallel() // it has servers of its own
-	if moved, _ := heldWhileStalled(t, relaytest.Early); !moved {
+	if moved, _ := heldWhileStalled(t, relaytest.Early, 5); !moved {
 		t.Error("the slot did not move: the test sees nothing")
 	}
 }
@@ -128,7 +171,7 @@ func stopOften(t *testing.T, variant relaytest.Variant, times int) (repeated uin
 // SIGTERM under load: what was submitted is confirmed before the process ends.
 func TestTrap37SIGTERMRepeatsNothing(t *testing.T) {
 	t.Parallel() // it has a server of its own
-	times := 15
+	times := 8
 	if relaytest.Campaign() {
 		times = 200
 	}

@@ -113,6 +113,9 @@ func (j *judge) recovered(a *actor, s *state) {
 		if s.leases[r].Epoch < j.answered[r] {
 			j.fault(a, "%s was answered and is lost: the database has %d", at(r, j.answered[r]), s.leases[r].Epoch)
 		}
+		if !s.leases[r].Closing {
+			delete(j.shut, r) // what closed the gate was not synced
+		}
 	}
 	there := map[string]bool{}
 	for _, e := range s.events {

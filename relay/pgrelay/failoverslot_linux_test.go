@@ -1,7 +1,10 @@
 package pgrelay_test
 
 import (
+	"context"
+	"fmt"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/internal/pgtest"
@@ -75,6 +78,30 @@ func TestStandbyKeepsTheSlot(t *testing.T) {
 	r.Verify(110)
 	if got := kept(r.db); got != "true true false" { // one that is made anew was not synced
 		t.Errorf("after the promotion the slot is %s: not the one that was kept", got)
+	}
+	x.Stop()
+}
+
+// A login that sits on the relay's lock is named, and nobody who waits for it or
+// leads.
+func TestDoctorNamesWhoSitsOnTheLock(t *testing.T) {
+	r := newRig(t, pgtest.URL(t))
+	const said = "holds the relay's lock"
+	if f := r.finding(r.db, said); f != nil {
+		t.Errorf("nobody holds it, and the doctor says %+v", f)
+	}
+	sitter := r.connect()
+	_, err := sitter.Exec(context.Background(), `SELECT pg_advisory_lock(hashtextextended('headgate relay ' || slot, 0)) FROM headgate.installation`)
+	must(t, err)
+	if f := r.finding(r.db, said); f == nil || !strings.Contains(f.Fix, fmt.Sprintf("pg_terminate_backend(%d)", sitter.PgConn().PID())) {
+		t.Errorf("the doctor says %+v", f)
+	}
+	must(t, sitter.Close(context.Background()))
+	x := r.run(nil)
+	r.emit(1, 3)
+	x.Wait(t, 3)
+	if f := r.finding(r.db, said); f != nil {
+		t.Errorf("a relay leads, and the doctor says %+v", f)
 	}
 	x.Stop()
 }

@@ -2,6 +2,7 @@ package pgrelay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -191,6 +192,11 @@ func Doctor(ctx context.Context, url string) ([]Finding, error) {
 	if s.Revision < Revision {
 		found = append(found, Finding{Severity: "warning", What: fmt.Sprintf("the database was prepared by an older version: revision %d of its functions, the newest is %d", s.Revision, Revision), Fix: "Run headgate outbox init as the owner, beside writers and relays; --dry-run shows what it does."})
 	}
+	if f, err := squatterFinding(ctx, conn, s); err != nil {
+		return nil, err
+	} else if f != nil {
+		found = append(found, *f)
+	}
 	if f := replicationFinding(ctx, url); f != nil {
 		found = append(found, *f)
 	}
@@ -212,6 +218,31 @@ func Doctor(ctx context.Context, url string) ([]Finding, error) {
 		}
 	}
 	return found, nil
+}
+
+// squatterFinding names a session that holds the relay's lock and does nothing
+// with it: any login can take it while no relay has it.
+func squatterFinding(ctx context.Context, conn *pgx.Conn, s State) (*Finding, error) {
+	if s.Active || !s.Renewed.IsZero() && s.now.Sub(s.Renewed) <= stuckAfter {
+		return nil, nil // a relay that leads, or is about to stream
+	}
+	var pid int
+	var role string
+	err := conn.QueryRow(ctx, `
+		SELECT l.pid, coalesce(a.usename::text, '?') FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid)
+		WHERE l.locktype = 'advisory' AND l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		  AND (l.classid::bigint << 32) | l.objid::bigint = hashtextextended('headgate relay ' || $1, 0)`, s.Slot).Scan(&pid, &role)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, sqlError("asking who holds the relay's lock", err)
+	}
+	return &Finding{
+		Severity: "error",
+		What:     fmt.Sprintf("session %d of the role %s holds the relay's lock and relays nothing", pid, role),
+		Fix:      fmt.Sprintf("SELECT pg_terminate_backend(%d); a relay in wait then leads. Relays end such sessions themselves if their role has pg_signal_backend.", pid),
+	}, nil
 }
 
 // replicationFinding tries what a relay does first. That the role may not

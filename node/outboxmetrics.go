@@ -1,6 +1,7 @@
 package node
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -71,6 +72,17 @@ func (n *Node) addOutboxGauges() {
 				}
 			}
 			return map[string][]telemetry.Series{"outbox_waiting_rows": all}
+		})
+	n.metrics.Gauges(map[string]string{"outbox_aside_rows": "Rows that are set aside until their role's turn comes, as roots or as children of other events."}, []string{"outbox", "role", "roots"},
+		func() map[string][]telemetry.Series {
+			var all []telemetry.Series
+			for _, r := range n.Relays {
+				s := r.Status()
+				for _, a := range s.Aside {
+					all = append(all, telemetry.Series{Labels: []string{s.Name, a.Role, strconv.FormatBool(a.Roots)}, Value: float64(a.Rows)})
+				}
+			}
+			return map[string][]telemetry.Series{"outbox_aside_rows": all}
 		})
 }
 

@@ -22,6 +22,9 @@ type BlockingSession struct {
 	// Open is how long its transaction is open; 0 when the role that asked may
 	// not know.
 	Open time.Duration
+	// Target is the target of leases.seal whose database it is of; empty: the
+	// node's own.
+	Target string
 	// Ended: it was told to end.
 	Ended bool
 	// Lacks is the right that is missing to end it; empty when none is, or

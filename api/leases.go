@@ -13,7 +13,7 @@ type AcquireRequest struct {
 	MaxHoldMS int64    `json:"max_hold_ms,omitempty" doc:"No renewal goes beyond this; default: none"`
 	RequestID string   `json:"request_id,omitempty" doc:"Names this call, so that repeating it after a lost answer returns the same grant"`
 	Audience  []string `json:"audience,omitempty" doc:"Targets beside Headgate that the token is for"`
-	Seal      []string `json:"seal,omitempty" doc:"Configured targets that must know of the lease before the answer; when one cannot be told in time, the lease is given back"`
+	Seal      []string `json:"seal,omitempty" doc:"Configured targets that must know of the lease before the answer, and whom the token is then for, too; when one cannot be told in time, the lease is given back"`
 }
 
 // Lease is a granted lease. Durations count from when the request was sent,
@@ -50,7 +50,9 @@ type Revoked struct {
 	DrainedMS int64  `json:"drained_ms" doc:"How long the holder, and transactions under the lease, were waited for"`
 	Killed    bool   `json:"killed" doc:"The holder had not released, whoever ended the lease"`
 	// Sessions are those that this call ended.
-	Sessions []EndedSession `json:"sessions,omitempty" doc:"Sessions of the node's own database that were ended: they held the lease in a transaction"`
+	Sessions []EndedSession `json:"sessions,omitempty" doc:"Sessions that were ended: they held the lease in a transaction of the node's own database, or of a target's"`
+	// Untold are targets that do not know of the end.
+	Untold []string `json:"untold,omitempty" doc:"Targets that the lease was sealed at and that could not be told: there the holder's writes may still pass"`
 }
 
 // EndedSession is a session of PostgreSQL. Its names are its own words.
@@ -59,6 +61,7 @@ type EndedSession struct {
 	User        string `json:"user"`
 	Application string `json:"application,omitempty"`
 	Address     string `json:"address,omitempty" doc:"Of its client"`
+	Target      string `json:"target,omitempty" doc:"The sealed target whose database it is of; absent: the node's own"`
 	OpenMS      int64  `json:"open_ms,omitempty" doc:"How long its transaction was open"`
 }
 

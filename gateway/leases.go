@@ -56,7 +56,8 @@ func (g *Gateway) addHolding() {
 		Method: http.MethodPost, Path: "/v1/leases/{resource}/revoke", ID: "revokeLease", Tag: leaseTag, Role: headgate.RoleOperator, Wait: true,
 		Summary: "Take a lease from its holder",
 		Description: "The gate closes at once: no write and no renewal of the holder passes, but the settlement of a delivery under the lease, which releases it. The lease ends when the holder releases it, at the latest at the deadline. " +
-			"A transaction under the lease that is open in the node's own database is waited for; terminate ends its session. 503 when the deadline passes beside one: the gate is closed, and the detail says whose it is. " + resourceNote,
+			"A transaction under the lease that is open in the node's own database is waited for; terminate ends its session. 503 when the deadline passes beside one: the gate is closed, and the detail says whose it is. " +
+			"Targets that the lease was sealed at are told, too; untold names those that could not be. " + resourceNote,
 		Requests:  []Body{{Media: api.TypeJSON, Of: api.RevokeRequest{}, Doc: "May be left out"}},
 		Responses: ok("Revoked", api.Revoked{}), Handle: g.revokeLease,
 	})
@@ -199,11 +200,11 @@ func (g *Gateway) revokeLease(c *Call) error {
 		return err
 	}
 	answer := api.Revoked{
-		Epoch: out.Epoch, EpochText: strconv.FormatInt(out.Epoch, 10), DrainedMS: out.Drained.Milliseconds(), Killed: out.Killed,
+		Epoch: out.Epoch, EpochText: strconv.FormatInt(out.Epoch, 10), DrainedMS: out.Drained.Milliseconds(), Killed: out.Killed, Untold: out.Untold,
 	}
 	for i := range out.Sessions {
 		b := &out.Sessions[i]
-		answer.Sessions = append(answer.Sessions, api.EndedSession{PID: b.PID, User: b.User, Application: b.Application, Address: b.Address, OpenMS: b.Open.Milliseconds()})
+		answer.Sessions = append(answer.Sessions, api.EndedSession{PID: b.PID, User: b.User, Application: b.Application, Address: b.Address, Target: b.Target, OpenMS: b.Open.Milliseconds()})
 	}
 	return c.JSON(http.StatusOK, answer)
 }

@@ -32,7 +32,7 @@ type Request struct {
 	// Audience are the targets that the token is for, beside Headgate.
 	Audience []string
 	// Seal are the names of configured targets (see Config.Seal) that must know
-	// of the grant before it is returned.
+	// of the grant before it is returned. Its token is meant for them, too.
 	Seal []string
 	// OfNode: the lease is taken by the node for what ends with it, see
 	// [Service.EndLeft]. It goes without a RequestID.
@@ -122,6 +122,9 @@ func (s *Service) Acquire(ctx context.Context, p *headgate.Principal, r Request)
 		return nil, err
 	}
 	if err := s.knowsTargets(r.Seal); err != nil {
+		return nil, err
+	}
+	if _, err := s.audience(&r); err != nil {
 		return nil, err
 	}
 	end := time.Now().Add(r.Wait)
@@ -255,9 +258,10 @@ func (s *Service) grantAll(
 func free(l *store.Lease, now time.Time) bool { return l.Holder == "" || !l.Expires.After(now) }
 
 func (s *Service) grantOf(old *store.Lease, p *headgate.Principal, r *Request, nonce []byte, now time.Time) store.Lease {
+	audience, _ := s.audience(r) // which was checked
 	l := store.Lease{
 		Resource: old.Resource, Epoch: nextEpoch(old.Epoch, now), Nonce: nonce, Holder: p.Name, Worker: r.Worker,
-		Audience: r.Audience, Sealed: r.Seal, TTL: r.TTL, Acquired: now, Expires: now.Add(r.TTL), Changed: now,
+		Audience: audience, Sealed: r.Seal, TTL: r.TTL, Acquired: now, Expires: now.Add(r.TTL), Changed: now,
 	}
 	if r.RequestID != "" {
 		l.Request = requestKey(p, r)

@@ -26,7 +26,7 @@ func recipe(t *testing.T, language string) string {
 }
 
 // plainScript takes the types out of the recipe, which not every node does.
-var plainScript = strings.NewReplacer(": string", "", ": Record<string, string>", "", " as string", "")
+var plainScript = strings.NewReplacer(": string", "", ": Record<string, string>", "", " as string", "", ": Function", "")
 
 // TestRecipes runs what the documentation offers to other languages, where
 // they are installed.
@@ -90,8 +90,11 @@ db = sqlite3.connect(":memory:")
 db.execute("CREATE TABLE fences (resource TEXT PRIMARY KEY, epoch INTEGER, nonce TEXT)")
 old, new = (verify(given[k], keys, issuer, "crm") for k in ("old", "new"))
 assert old[0] == "ticket/\u00e4" and new[1] > old[1]
-check(db, *old); check(db, *old); check(db, *new)
-for what in (lambda: check(db, *old), lambda: check(db, new[0], new[1], "other"), lambda: verify(given["forged"], keys, issuer, "crm"),
+check(db, *old); check(db, *old); db.commit()
+seal(db, given["new"], keys, issuer, "crm"); seal(db, given["new"], keys, issuer, "crm")
+assert not db.in_transaction
+check(db, *new)
+for what in (lambda: check(db, *old), lambda: seal(db, given["old"], keys, issuer, "crm"), lambda: seal(db, given["new"], keys, issuer, "erp"), lambda: check(db, new[0], new[1], "other"), lambda: verify(given["forged"], keys, issuer, "crm"),
              lambda: verify(given["new"], keys, issuer, "erp"), lambda: verify(given["new"], keys, "other", "crm")):
     try:
         what()
@@ -111,6 +114,16 @@ for (const [token, issuer, me] of [[given.forged, given.issuer, "crm"], [given.n
   let passed = true;
   try { await verify(token, given.keys, issuer, me); } catch { passed = false; }
   if (passed) throw new Error("something passed that must not");
+}
+let highest = 0n;
+const check = async (f) => { if (f.epoch < highest) throw new Error("stale_fence"); highest = f.epoch; };
+await seal(given.old, given.keys, given.issuer, "crm", check);
+await seal(given.new, given.keys, given.issuer, "crm", check);
+if (highest !== next.epoch) throw new Error("the seal did not raise the epoch");
+for (const [token, me] of [[given.old, "crm"], [given.new, "erp"], [given.forged, "crm"]]) {
+  let passed = true;
+  try { await seal(token, given.keys, given.issuer, me, check); } catch { passed = false; }
+  if (passed) throw new Error("a seal passed that must not");
 }
 console.log("all as expected");
 `

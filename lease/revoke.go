@@ -37,8 +37,12 @@ type Revoked struct {
 	// Killed: the holder had not released, and the lease was ended for it, by
 	// this call or by another one, or ran out and was taken.
 	Killed bool
-	// Sessions are those of the store's database that this call ended.
+	// Sessions are those of the store's database, and of those of targets, that
+	// this call ended.
 	Sessions []headgate.BlockingSession
+	// Untold are the targets that the lease was sealed at and that could not be
+	// told in time: there the holder's writes may still pass.
+	Untold []string
 }
 
 // Revoke takes a lease from whoever holds it, in two phases: the gate closes,
@@ -47,6 +51,9 @@ type Revoked struct {
 // holds is not_found. When ctx ends in between the gate stays closed, and the
 // lease runs out. So it does when the deadline passes beside a transaction
 // under the lease: the error, unavailable and applied, names whose it is.
+//
+// The targets that the lease was sealed at are told, too: that their gate is
+// closed at once, and of the end when it has come.
 func (s *Service) Revoke(ctx context.Context, resource string, r Revocation) (Revoked, error) {
 	if err := checkResource(resource); err != nil {
 		return Revoked{}, err
@@ -64,16 +71,27 @@ func (s *Service) Revoke(ctx context.Context, resource string, r Revocation) (Re
 	}
 	s.cfg.Log.Info("lease is being revoked", "resource", resource, "holder", l.Holder, "epoch", l.Epoch)
 	begun := time.Now()
+	gated := s.gateTargets(ctx, &l)
+	out, err := s.endRevoked(ctx, &l, r, here, begun)
+	<-gated
+	if err == nil {
+		s.tellTargets(ctx, &l, r.Terminate, begun.Add(r.Deadline), &out)
+	}
+	return out, err
+}
+
+// endRevoked waits for the holder, and ends the lease when it has not released.
+func (s *Service) endRevoked(ctx context.Context, l *store.Lease, r Revocation, here *revocation, begun time.Time) (Revoked, error) {
 	if !r.Terminate {
-		row, gone, err := s.drained(ctx, &l, r.Deadline)
+		row, gone, err := s.drained(ctx, l, r.Deadline)
 		if err != nil {
 			return Revoked{}, err
 		}
 		if gone {
-			return Revoked{Epoch: row.Epoch, Drained: time.Since(begun), Killed: here.killed.Load() || ranOut(&row, &l)}, nil
+			return Revoked{Epoch: row.Epoch, Drained: time.Since(begun), Killed: here.killed.Load() || ranOut(&row, l)}, nil
 		}
 	}
-	e := ending{s: s, l: &l, here: here, terminate: r.Terminate, until: begun.Add(r.Deadline)}
+	e := ending{s: s, l: l, here: here, terminate: r.Terminate, until: begun.Add(r.Deadline)}
 	return e.supersede(ctx, begun)
 }
 

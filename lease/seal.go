@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,12 +21,34 @@ const (
 	unsealTime = 5 * time.Second
 )
 
-// Seal tells a database of the user's, away from the leases, of a new grant.
-// When it returns nil, everything that older grants did there is committed and
-// visible, and nothing of theirs passes any more. It is repeated safely, and
-// ends when ctx does. Errors: stale_fence when the database knows a newer
-// grant, fence_conflict, and its own.
-type Seal func(ctx context.Context, f Fence) error
+// Sealing is one grant that a target is told of.
+type Sealing struct {
+	Fence
+	// Token says the same, signed for the target's audience alone; empty for a
+	// target without one.
+	Token string
+	// End: sessions of the target's database that are in the way are ended,
+	// where that can be done.
+	End bool
+}
+
+// Target is a place of the user's, away from the leases, that refuses
+// superseded workers by itself: a database, or a service.
+type Target struct {
+	// Audience is whom tokens have to be meant for there; empty for a database,
+	// which compares nonces. Grants that are sealed at the target are meant for
+	// it, too.
+	Audience string
+	// Seal tells of a new grant. When it returns nil, everything that older
+	// grants did there is committed and visible, and nothing of theirs passes
+	// any more. It is repeated safely, and ends when ctx does. It returns the
+	// sessions that it ended. Errors: stale_fence when the target knows a newer
+	// grant, fence_conflict, and its own.
+	Seal func(ctx context.Context, s Sealing) (ended []headgate.BlockingSession, err error)
+	// Gate refuses what grants below the epoch begin from now on, and waits for
+	// nothing. Nil where there is none.
+	Gate func(ctx context.Context, resource string, below int64) error
+}
 
 // knowsTargets refuses names that stand for no target.
 func (s *Service) knowsTargets(names []string) *headgate.Error {
@@ -33,7 +56,7 @@ func (s *Service) knowsTargets(names []string) *headgate.Error {
 		return headgate.NewError(headgate.CodeInvalidArgument, "seal names %d targets, at most %d are allowed.", len(names), MaxSeal)
 	}
 	for _, name := range names {
-		if s.cfg.Seal[name] == nil {
+		if s.cfg.Seal[name].Seal == nil {
 			return &headgate.Error{
 				Code: headgate.CodeInvalidArgument, Detail: "This node has no target " + quoted(name) + " to seal.",
 				Fix: "Declare it in the configuration under leases.seal, or correct the name.",
@@ -111,7 +134,7 @@ func (s *Service) sealAll(ctx context.Context, names []string, grants []Grant) (
 			for i := range grants {
 				f, err := s.Read(ctx, grants[i].Token, "")
 				if err == nil {
-					err = s.cfg.Seal[name](ctx, f)
+					_, err = s.sealOne(ctx, name, f, false)
 				}
 				if err != nil {
 					errs[k] = err
@@ -127,4 +150,45 @@ func (s *Service) sealAll(ctx context.Context, names []string, grants []Grant) (
 		}
 	}
 	return "", nil
+}
+
+// sealOne seals one target with one grant. The token that goes there is good
+// for nobody else.
+func (s *Service) sealOne(ctx context.Context, name string, f Fence, end bool) ([]headgate.BlockingSession, error) {
+	target, known := s.cfg.Seal[name]
+	if !known {
+		return nil, headgate.NewError(headgate.CodeInvalidConfig, "the target is not configured any more")
+	}
+	said := Sealing{Fence: f, End: end}
+	if target.Audience != "" {
+		ring := s.ring.Load()
+		key := ring.find(f.KeyID)
+		if key == nil {
+			key = ring.signer(time.Now())
+		}
+		said.Audience, said.Issuer, said.KeyID = []string{target.Audience}, ring.issuer, key.id
+		token, err := sign(&said.Fence, key.private)
+		if err != nil {
+			return nil, headgate.NewError(headgate.CodeInternal, "a lease token cannot be written: %v", err)
+		}
+		said.Token = token
+	}
+	ended, err := target.Seal(ctx, said)
+	for i := range ended {
+		ended[i].Target = name
+	}
+	return ended, err
+}
+
+// audience is whom the tokens of a request are meant for: whom it names, and
+// the targets that it seals.
+func (s *Service) audience(r *Request) ([]string, *headgate.Error) {
+	all := slices.Clone(r.Audience)
+	for _, name := range r.Seal {
+		if a := s.cfg.Seal[name].Audience; a != "" {
+			all = append(all, a)
+		}
+	}
+	all = slices.Compact(slices.Sorted(slices.Values(all)))
+	return all, checkAudience(all)
 }

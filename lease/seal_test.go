@@ -20,7 +20,11 @@ type target struct {
 	hangs  bool
 }
 
-func (t *target) seal(ctx context.Context, f Fence) error {
+func (t *target) seal(ctx context.Context, f Sealing) ([]headgate.BlockingSession, error) {
+	return nil, t.keep(ctx, f.Fence)
+}
+
+func (t *target) keep(ctx context.Context, f Fence) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -39,7 +43,7 @@ func (t *target) seal(ctx context.Context, f Fence) error {
 func sealing(t *testing.T) (s *Service, one, two *target) {
 	t.Helper()
 	one, two = &target{newest: map[string]int64{}}, &target{newest: map[string]int64{}}
-	s, err := Open(t.Context(), Config{Store: memory(t), Seal: map[string]Seal{"one": one.seal, "two": two.seal}})
+	s, err := Open(t.Context(), Config{Store: memory(t), Seal: map[string]Target{"one": {Seal: one.seal}, "two": {Seal: two.seal}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,13 +114,13 @@ func TestSealFailure(t *testing.T) {
 func TestSealOutlivesTheCaller(t *testing.T) {
 	s, one, _ := sealing(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	s.cfg.Seal["one"] = func(ctx context.Context, f Fence) error {
+	s.cfg.Seal["one"] = Target{Seal: func(ctx context.Context, f Sealing) ([]headgate.BlockingSession, error) {
 		cancel()
 		if ctx.Err() != nil {
 			t.Error("the caller's end ended the sealing")
 		}
 		return one.seal(ctx, f)
-	}
+	}}
 	ask := Request{Resources: []string{"a"}, Seal: []string{"one"}, RequestID: "r"}
 	first, err := s.Acquire(ctx, worker("w"), ask)
 	if err != nil || one.newest["a"] != first[0].Epoch {

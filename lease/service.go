@@ -39,7 +39,7 @@ type Config struct {
 	// PrincipalWaiters bounds those of one principal; default 1,000.
 	PrincipalWaiters int
 	// Seal are the targets that Request.Seal may name.
-	Seal map[string]Seal
+	Seal map[string]Target
 	// Superseded bounds the resources whose latest epoch is remembered;
 	// default 65,536.
 	Superseded int
@@ -80,7 +80,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		return nil, headgate.NewError(headgate.CodeInvalidConfig, "lease: a bound is negative")
 	}
 	for name, target := range cfg.Seal {
-		if !ValidTarget(name) || target == nil {
+		if !ValidTarget(name) || target.Seal == nil || target.Audience != "" && !ValidTarget(target.Audience) {
 			return nil, headgate.NewError(headgate.CodeInvalidConfig, "lease: the target %.80q is no target", name)
 		}
 	}

@@ -43,7 +43,7 @@ type Config struct {
 	Types map[string]Type `yaml:"types"`
 	// Subscriptions are the declared subscriptions, by name.
 	Subscriptions map[string]Subscription `yaml:"subscriptions"`
-	// Leases says which databases know of new leases.
+	// Leases says which databases and services know of new leases.
 	Leases Leases `yaml:"leases"`
 	// Quarantine says how long and how much is kept.
 	Quarantine Quarantine `yaml:"quarantine"`
@@ -186,24 +186,32 @@ type Subscription struct {
 	router.Spec
 }
 
-// Leases says which databases know of new leases.
+// Leases says who knows of new leases.
 type Leases struct {
 	// Seal are the targets that an acquisition may name, by name: databases
-	// beside the node's own that are to know of a lease before it is granted.
+	// beside the node's own, and services, that are to know of a lease before it
+	// is granted.
 	Seal map[string]SealTarget `yaml:"seal"`
 }
 
-// SealTarget is a database that refuses superseded workers by itself.
+// SealTarget is a database or a service that refuses superseded workers by
+// itself.
 type SealTarget struct {
-	// URL locates the database: postgres://USER@HOST:5432/DATABASE or
-	// sqlite:PATH. With a password in it, write env:NAME or file:PATH. The role
-	// needs the right to call the guard's functions, or to write the table.
+	// URL locates the database or the seal endpoint of the service:
+	// postgres://USER@HOST:5432/DATABASE, sqlite:PATH or https://HOST/PATH. With
+	// a password in it, write env:NAME or file:PATH. A database's role needs the
+	// right to call the guard's functions, or to write the table. A service is
+	// called at this host alone, which may be in a private network, and without
+	// TLS by http://; redirects are not followed.
 	URL Secret `yaml:"url"`
 	// Schema of the guard's functions (PostgreSQL); default headgate.
 	Schema string `yaml:"schema"`
 	// Table is a fence table of package fencetable, where there are no guards
 	// of headgate lease fence-table.
 	Table string `yaml:"table"`
+	// Audience is what a service calls itself in lease tokens; default the
+	// target's name.
+	Audience string `yaml:"audience"`
 }
 
 // Quarantine says how long and how much is kept.

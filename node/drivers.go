@@ -19,9 +19,10 @@ type Drivers struct {
 	// Outboxes are sources of relays by the scheme of their URL. They connect
 	// when the relay runs.
 	Outboxes map[string]func(OutboxOptions) (relay.Source, error)
-	// Seals are databases that know of new leases, by the scheme of their URL.
-	// They connect when they are sealed, and are closed with the node.
-	Seals map[string]func(SealOptions) (seal lease.Seal, close func(), err error)
+	// Seals are databases and services that know of new leases, by the scheme
+	// of their URL. They connect when they are sealed, and are closed with the
+	// node.
+	Seals map[string]func(SealOptions) (target lease.Target, close func(), err error)
 }
 
 // SealOptions are what a target of leases.seal is made with.
@@ -29,6 +30,8 @@ type SealOptions struct {
 	URL    string // resolved
 	Schema string // of the guard's functions; empty: the default
 	Table  string // a fence table in place of the functions
+	// Audience is whom tokens for a service are meant for.
+	Audience string
 }
 
 // OutboxOptions are what the source of an outbox is made with.

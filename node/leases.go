@@ -1,8 +1,10 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -15,7 +17,7 @@ import (
 // databases are reached when they are sealed: one that is down keeps no node
 // from starting.
 func (n *Node) openLeases(ctx context.Context, opts Options) error {
-	seals := map[string]lease.Seal{}
+	seals := map[string]lease.Target{}
 	for _, name := range slices.Sorted(maps.Keys(n.cfg.Leases.Seal)) {
 		target := n.cfg.Leases.Seal[name]
 		url, err := target.URL.Resolve()
@@ -30,7 +32,11 @@ func (n *Node) openLeases(ctx context.Context, opts Options) error {
 		if err != nil {
 			return err
 		}
-		seal, closeTarget, err := open(SealOptions{URL: url, Schema: target.Schema, Table: target.Table})
+		o := SealOptions{URL: url, Schema: target.Schema, Table: target.Table}
+		if isHTTP(url) {
+			o.Audience = cmp.Or(target.Audience, name)
+		}
+		seal, closeTarget, err := open(o)
 		if err != nil {
 			return headgate.NewError(headgate.CodeInvalidConfig, "leases.seal.%s: %v", name, err)
 		}
@@ -61,6 +67,9 @@ func (l *Loaded) validateSeals(p *problems) {
 				p.add(at+".url", "%s", problem)
 			}
 		}
+		if a := target.Audience; a != "" && !lease.ValidTarget(a) || cmp.Or(a, name) == lease.OwnAudience {
+			p.add(at+".audience", "must be 1 to 64 letters, digits, \".\", \"_\", \":\", \"/\" and \"-\", and not %s", lease.OwnAudience)
+		}
 		if target.Schema != "" && target.Table != "" {
 			p.add(at+".table", "goes without schema: the functions there have a table of their own")
 		}
@@ -68,9 +77,13 @@ func (l *Loaded) validateSeals(p *problems) {
 }
 
 // urlProblem says what is wrong with a resolved URL, "" when nothing is.
-func (t *SealTarget) urlProblem(url string) string {
-	scheme, rest, _ := strings.Cut(url, ":")
+func (t *SealTarget) urlProblem(raw string) string {
+	scheme, rest, _ := strings.Cut(raw, ":")
 	switch {
+	case isHTTP(raw):
+		return t.serviceProblem(raw)
+	case t.Audience != "":
+		return "a database has no audience: it compares nonces"
 	case strings.HasPrefix(rest, "//") && (scheme == "postgres" || scheme == "postgresql"):
 		return ""
 	case scheme == sqliteScheme && strings.Trim(rest, "/") != "":
@@ -79,7 +92,25 @@ func (t *SealTarget) urlProblem(url string) string {
 		}
 		return ""
 	}
-	return "want a URL such as postgres://USER@HOST:5432/DATABASE or sqlite:PATH"
+	return "want a URL such as postgres://USER@HOST:5432/DATABASE, sqlite:PATH or https://HOST/PATH"
+}
+
+func isHTTP(raw string) bool {
+	return strings.HasPrefix(raw, "https://") || strings.HasPrefix(raw, "http://")
+}
+
+// serviceProblem says what is wrong with the URL of a service.
+func (t *SealTarget) serviceProblem(raw string) string {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Fragment != "":
+		return "want a URL such as https://HOST/PATH"
+	case u.User != nil:
+		return "a service has no user in its URL: the lease's token is the right to seal"
+	case t.Schema != "" || t.Table != "":
+		return "a service has no schema and no table"
+	}
+	return ""
 }
 
 // addLeaseGauges adds what the leases of this node did since it started.

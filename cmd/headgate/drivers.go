@@ -29,10 +29,12 @@ func drivers() node.Drivers {
 			"nats":   openNATS,
 			"memory": openMemory,
 		},
-		Seals: map[string]func(node.SealOptions) (lease.Seal, func(), error){
+		Seals: map[string]func(node.SealOptions) (lease.Target, func(), error){
 			"postgres":   sealPostgres,
 			"postgresql": sealPostgres,
 			"sqlite":     sealSQLite,
+			"https":      sealHTTP,
+			"http":       sealHTTP,
 		},
 		Outboxes: map[string]func(node.OutboxOptions) (relay.Source, error){
 			"postgres":   openPostgresOutbox,

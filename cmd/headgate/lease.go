@@ -253,6 +253,9 @@ func (a *app) leaseRevoke() *cobra.Command {
 					b := &got.Sessions[i]
 					fmt.Fprintf(w, "  ended session %d of %s %s, in a transaction for %s\n", b.PID, plain(b.User), plain(b.Application), time.Duration(b.OpenMS)*time.Millisecond)
 				}
+				for _, target := range got.Untold {
+					fmt.Fprintf(w, "  NOT TOLD: the target %s, where the holder's writes may still pass\n", plain(target))
+				}
 			})
 		},
 	}

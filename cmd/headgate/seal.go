@@ -4,12 +4,18 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"encoding/json"
+	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/ncruces/go-sqlite3/driver"
 
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/internal/outbound"
 	"github.com/headgate/headgate/lease"
 	"github.com/headgate/headgate/lease/fence"
 	"github.com/headgate/headgate/lease/fencepg"
@@ -23,31 +29,40 @@ const sealConnections = 8
 
 // sealPostgres seals a PostgreSQL database: by the functions of its guards, or
 // its fence table.
-func sealPostgres(o node.SealOptions) (lease.Seal, func(), error) {
+func sealPostgres(o node.SealOptions) (lease.Target, func(), error) {
 	cfg, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
-		return nil, nil, err
+		return lease.Target{}, nil, err
 	}
 	cfg.MaxConns, cfg.MinConns = sealConnections, 0
 	pool, err := pgxpool.NewWithConfig(context.Background(), cfg) // connects when it is used
 	if err != nil {
-		return nil, nil, err
+		return lease.Target{}, nil, err
 	}
 	if o.Table != "" {
 		db := stdlib.OpenDBFromPool(pool)
 		return sealTable(db, fencetable.Table{Dialect: fencetable.Postgres, Name: o.Table}), func() { _ = db.Close(); pool.Close() }, nil
 	}
 	db := &fencepg.DB{Schema: cmp.Or(o.Schema, "headgate")}
-	return func(ctx context.Context, f lease.Fence) error {
-		return db.Seal(ctx, pool, fence.Fence{Resource: f.Resource, Epoch: f.Epoch, Nonce: f.Nonce})
+	return lease.Target{
+		Gate: func(ctx context.Context, resource string, below int64) error {
+			return db.Gate(ctx, pool, resource, below)
+		},
+		Seal: func(ctx context.Context, s lease.Sealing) ([]headgate.BlockingSession, error) {
+			f := fence.Fence{Resource: s.Resource, Epoch: s.Epoch, Nonce: s.Nonce}
+			if s.End {
+				return db.SealEnding(ctx, pool, f)
+			}
+			return nil, db.Seal(ctx, pool, f)
+		},
 	}, pool.Close, nil
 }
 
 // sealSQLite seals an SQLite database of this host.
-func sealSQLite(o node.SealOptions) (lease.Seal, func(), error) {
+func sealSQLite(o node.SealOptions) (lease.Target, func(), error) {
 	db, err := driver.Open(sqliteFile(strings.TrimPrefix(o.URL, "sqlite:")))
 	if err != nil {
-		return nil, nil, err
+		return lease.Target{}, nil, err
 	}
 	db.SetMaxOpenConns(2)
 	done := func() { _ = db.Close() } // every transaction has ended
@@ -55,13 +70,57 @@ func sealSQLite(o node.SealOptions) (lease.Seal, func(), error) {
 		return sealTable(db, fencetable.Table{Dialect: fencetable.SQLite, Name: o.Table}), done, nil
 	}
 	guard := &fencesqlite.DB{}
-	return func(ctx context.Context, f lease.Fence) error {
-		return guard.Seal(ctx, db, fence.Fence{Resource: f.Resource, Epoch: f.Epoch, Nonce: f.Nonce})
-	}, done, nil
+	return lease.Target{Seal: func(ctx context.Context, s lease.Sealing) ([]headgate.BlockingSession, error) {
+		return nil, guard.Seal(ctx, db, fence.Fence{Resource: s.Resource, Epoch: s.Epoch, Nonce: s.Nonce})
+	}}, done, nil
 }
 
-func sealTable(db *sql.DB, t fencetable.Table) lease.Seal {
-	return func(ctx context.Context, f lease.Fence) error { return t.Seal(ctx, db, f) }
+func sealTable(db *sql.DB, t fencetable.Table) lease.Target {
+	return lease.Target{Seal: func(ctx context.Context, s lease.Sealing) ([]headgate.BlockingSession, error) {
+		return nil, t.Seal(ctx, db, s.Fence)
+	}}
+}
+
+// sealHTTP seals a service at the endpoint that the configuration names. Its
+// host may therefore be in a private network; nothing else is called.
+func sealHTTP(o node.SealOptions) (lease.Target, func(), error) {
+	u, err := url.Parse(o.URL)
+	if err != nil {
+		return lease.Target{}, nil, err
+	}
+	return sealService(o, outbound.New(outbound.Config{Hosts: []string{u.Hostname()}}))
+}
+
+func sealService(o node.SealOptions, out *outbound.Client) (lease.Target, func(), error) {
+	if err := out.Check(o.URL); err != nil {
+		return lease.Target{}, nil, err
+	}
+	seal := func(ctx context.Context, s lease.Sealing) ([]headgate.BlockingSession, error) {
+		resp, err := out.Post(ctx, o.URL, http.Header{api.HeaderFence: {s.Token}}, nil)
+		if err != nil {
+			return nil, err
+		}
+		return nil, sealAnswer(resp)
+	}
+	return lease.Target{Audience: o.Audience, Seal: seal}, func() {}, nil
+}
+
+// sealAnswer reads what a service said. Of a refusal its code counts, if it is
+// one that a fence is refused by; its words are not repeated.
+func sealAnswer(resp *outbound.Response) error {
+	if resp.Status >= 200 && resp.Status < 300 {
+		return nil
+	}
+	var said struct {
+		Code headgate.Code `json:"code"`
+	}
+	if resp.Status >= 400 && resp.Status < 500 && json.Unmarshal(resp.Body, &said) == nil {
+		switch said.Code {
+		case headgate.CodeStaleFence, headgate.CodeFenceConflict, headgate.CodeFenceForeign, headgate.CodeFenceInvalid:
+			return headgate.NewError(said.Code, "the service refuses the seal")
+		}
+	}
+	return headgate.NewError(headgate.CodeUnavailable, "the service answered %d", resp.Status)
 }
 
 // sqliteFile is how an existing database of the user's is opened.

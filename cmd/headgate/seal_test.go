@@ -77,7 +77,7 @@ func TestSealPostgresTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer done()
-	if err := seal(t.Context(), lease.Fence{Resource: "ticket/1", Epoch: 7, Nonce: make([]byte, 16)}); err == nil {
+	if _, err := seal.Seal(t.Context(), lease.Sealing{Fence: lease.Fence{Resource: "ticket/1", Epoch: 7, Nonce: make([]byte, 16)}}); err == nil {
 		t.Error("a database without guards was sealed")
 	}
 }
@@ -96,16 +96,16 @@ func createFenceTable(t *testing.T, db, table string) {
 
 // sealTwice seals with a grant and a newer one, after which the older is
 // refused.
-func sealTwice(t *testing.T, seal lease.Seal) {
+func sealTwice(t *testing.T, target lease.Target) {
 	t.Helper()
 	old := lease.Fence{Resource: "ticket/1", Epoch: 5, Nonce: make([]byte, 16)}
 	fresh := lease.Fence{Resource: "ticket/1", Epoch: 6, Nonce: []byte("0123456789abcdef")}
 	for _, f := range []lease.Fence{old, fresh, fresh} {
-		if err := seal(t.Context(), f); err != nil {
+		if _, err := target.Seal(t.Context(), lease.Sealing{Fence: f}); err != nil {
 			t.Errorf("%s: %v", f.String(), err)
 		}
 	}
-	if err := seal(t.Context(), old); headgate.CodeOf(err) != headgate.CodeStaleFence {
+	if _, err := target.Seal(t.Context(), lease.Sealing{Fence: old}); headgate.CodeOf(err) != headgate.CodeStaleFence {
 		t.Errorf("an older grant: %v", err)
 	}
 }

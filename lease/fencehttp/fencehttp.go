@@ -7,7 +7,7 @@
 // A worker sends its lease's token in the header Headgate-Fence. The
 // middleware checks signature, issuer and audience by the issuer's public
 // keys, then asks Seen, which must keep the highest epoch of each resource
-// durably. What passed reaches the handler with its fence in the context
+// durably. [NewSeal] raises that before a new holder begins. What passed reaches the handler with its fence in the context
 // ([FromContext]).
 //
 // # Invariants
@@ -98,6 +98,32 @@ func New(cfg Config) (func(http.Handler) http.Handler, error) {
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), fenceKey{}, f)))
 		})
 	}, nil
+}
+
+// NewSeal returns the handler of the service's seal endpoint: what a node calls
+// with a new grant's token, by POST, before it returns the grant, and with the
+// end of one that is revoked (leases.seal of its configuration). From its answer
+// on, 204, no older grant passes the middleware. The token is all the right that
+// it takes. A request that older holders have under way beyond the middleware is
+// not waited for: what they do is checked in the transaction of their effect.
+func NewSeal(cfg Config) (http.Handler, error) {
+	cfg.Optional, cfg.Resource = false, nil
+	guarded, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	sealed := guarded(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			w.Header().Set("Allow", http.MethodPost)
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		sealed.ServeHTTP(w, r)
+	}), nil
 }
 
 type fenceKey struct{}

@@ -162,9 +162,9 @@ func (u *users) write(ctx context.Context, a *actor, token, id string) (struct{}
 }
 
 // seals are the targets of a life of a node.
-func (u *users) seals(n *node, l *life) map[string]lease.Seal {
-	seal := func(name string) lease.Seal {
-		return func(ctx context.Context, f lease.Fence) error {
+func (u *users) seals(n *node, l *life) map[string]lease.Target {
+	seal := func(name string) lease.Target {
+		one := func(ctx context.Context, f lease.Fence) error {
 			a := actorOf(ctx).seals[name]
 			defer u.w.beat.Add(1)
 			a.some(100*time.Microsecond, 2*time.Millisecond)
@@ -193,10 +193,13 @@ func (u *users) seals(n *node, l *life) map[string]lease.Seal {
 			}
 			return nil
 		}
+		return lease.Target{Seal: func(ctx context.Context, s lease.Sealing) ([]headgate.BlockingSession, error) {
+			return nil, one(ctx, s.Fence)
+		}}
 	}
 	// Under the second name it is the same database: what is sealed twice is
 	// sealed.
-	return map[string]lease.Seal{"data": seal("data"), "more": seal("more")}
+	return map[string]lease.Target{"data": seal("data"), "more": seal("more")}
 }
 
 // check compares what was answered with what is there.

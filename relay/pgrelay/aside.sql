@@ -10,6 +10,3 @@ CREATE TABLE IF NOT EXISTS headgate.outbox_aside (
   PRIMARY KEY (page, role, roots)
 );
 GRANT SELECT, INSERT, UPDATE, DELETE ON headgate.outbox_aside TO headgate_relay;
-
--- How far a repair has come: see pass in package pgrelay.
-ALTER TABLE headgate.relay_state ADD COLUMN IF NOT EXISTS repair_done jsonb;

@@ -64,7 +64,7 @@ func clockSkew(t *testing.T, r *rig, nodes, next time.Duration) {
 	old := r.token(nodes - 90*time.Minute) // it expired half an hour ago
 	start := func(name string, off time.Duration) *relaytest.Running {
 		now := func() time.Time { return time.Now().Add(off) }
-		return r.Run(r.sourceOf(pgrelay.Config{Beat: 200 * time.Millisecond, Now: now}), func(c *relay.Config) { c.Name, c.Now = name, now })
+		return r.Run(r.sourceOf(pgrelay.Config{Beat: time.Second, Now: now}), func(c *relay.Config) { c.Name, c.Now = name, now })
 	}
 	first := start("first", nodes)
 	r.until("the first leads", func() bool { return first.Status().Leads })
@@ -102,7 +102,7 @@ func clockSkew(t *testing.T, r *rig, nodes, next time.Duration) {
 		return atoi(row[0]), atoi(row[1])
 	}
 	_, beat := state()
-	r.until("heartbeats go on for longer than a standby waits", func() bool { _, now := state(); return now > beat+8 })
+	r.until("heartbeats go on for longer than a standby waits", func() bool { _, now := state(); return now > beat+3 })
 	if epoch, _ := state(); epoch != 1 || second.Status().Leads {
 		t.Errorf("the lead changed: epoch %d", epoch)
 	}

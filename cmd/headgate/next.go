@@ -35,6 +35,7 @@ func nextCommands() map[string]string {
 		"inbox init":          "headgate inbox status --url …",
 		"inbox maintain":      "headgate inbox status --url …",
 		"inbox status":        "headgate inbox maintain --url …",
+		"inbox doctor":        "headgate inbox status --url …",
 		"lease acquire":       "headgate lease show NAME",
 		"lease fence-table":   "headgate lease acquire RESOURCE",
 		"lease ls":            "headgate lease show RESOURCE",

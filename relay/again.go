@@ -21,6 +21,9 @@ const (
 	unseenPause    = time.Second     // for rows that cannot be seen yet
 	keepPause      = 5 * time.Second // when the quarantine does not take what is gone
 	owedAtMost     = 4096
+	// unseenAtMost is how many rows in a row are passed one by one that cannot be
+	// seen when a session begins.
+	unseenAtMost = 64
 )
 
 // personal reports whether a class waits for something that is its own matter,
@@ -207,6 +210,9 @@ func (n *run) spillLane(l *lane, c class, keep int) bool {
 	if rows > 0 {
 		n.budget.give(rows, bytes)
 	}
+	if len(l.queue) < had {
+		l.spills++
+	}
 	return len(l.queue) < had
 }
 
@@ -340,6 +346,7 @@ func shorter(a, b time.Duration) time.Duration {
 // as many rows as are read at once. pause is when to try again; 0 when there is
 // nothing to wait for but what is on its way.
 func (n *run) refill(ctx context.Context) (pause time.Duration, err error) {
+	spills := n.spills() // before it is asked what waits
 	for _, w := range n.shelf.wants() {
 		rows, gone, err := n.shelf.src.ReadAside(ctx, w.numbers, w.bytes)
 		if err != nil {
@@ -349,11 +356,7 @@ func (n *run) refill(ctx context.Context) (pause time.Duration, err error) {
 		for _, row := range rows {
 			it := item{row: row, size: row.size(), read: n.r.cfg.Now(), key: n.keyOf(row), from: w.group}
 			n.past.saw(row)
-			n.shelf.take(w.group, row.Seq)
-			n.outRows.Add(1)
-			n.outBytes.Add(int64(it.size))
-			n.dispatch(ctx, it)
-			n.shelf.leave(&it)
+			n.bringBack(ctx, it, spills)
 		}
 		switch {
 		case len(gone) > 0:
@@ -368,6 +371,37 @@ func (n *run) refill(ctx context.Context) (pause time.Duration, err error) {
 	return pause, nil
 }
 
+// spills returns of each lane how often rows of it were set aside.
+func (n *run) spills() []uint64 {
+	all := make([]uint64, len(n.lanes))
+	for i := range n.lanes {
+		l := &n.lanes[i]
+		l.mu.Lock()
+		all[i] = l.spills
+		l.mu.Unlock()
+	}
+	return all
+}
+
+// bringBack puts a row that was read again into its lane, unless rows of the
+// lane were set aside since it was asked for: they may stand before it, and both
+// are read in their order the next time.
+func (n *run) bringBack(ctx context.Context, it item, spills []uint64) {
+	at := n.laneOf(it.key)
+	l := &n.lanes[at]
+	l.mu.Lock()
+	if l.spills != spills[at] {
+		l.mu.Unlock()
+		n.shelf.wake()
+		return
+	}
+	n.shelf.take(it.from, it.row.Seq)
+	n.outRows.Add(1)
+	n.outBytes.Add(int64(it.size))
+	n.shelf.leave(&it) // what comes behind it needs the lock to pass
+	n.enqueue(ctx, l, it)
+}
+
 // recordGone keeps in quarantine that rows were deleted that had been set
 // aside. Nobody but the owner of the table can do that.
 func (n *run) recordGone(ctx context.Context, g *group, numbers []int64) error {
@@ -376,7 +410,7 @@ func (n *run) recordGone(ctx context.Context, g *group, numbers []int64) error {
 		results := make([]perimeter.Result, len(part))
 		which := make([]int, len(part))
 		for i, number := range part {
-			items[i].row = &Row{Seq: number, Role: g.class.role, Written: n.r.cfg.Now(), Raw: fmt.Appendf(nil, `{"seq":%d}`, number)}
+			items[i].from, items[i].row = g, &Row{Seq: number, Role: g.class.role, Written: n.r.cfg.Now(), Raw: fmt.Appendf(nil, `{"seq":%d}`, number)}
 			results[i] = perimeter.Result{Stage: perimeter.StageEnvelope, Err: headgate.NewError(headgate.CodeNotFound, "row %d of the outbox was set aside and is gone from the table", number)}
 			which[i] = i
 		}
@@ -384,8 +418,8 @@ func (n *run) recordGone(ctx context.Context, g *group, numbers []int64) error {
 			return err
 		}
 		n.r.cfg.Log.ErrorContext(ctx, "outbox rows that waited were deleted from the table; their numbers are in quarantine", "outbox", n.r.cfg.Name, "role", g.class.role, "rows", len(part), "first", part[0])
-		for _, number := range part {
-			n.shelf.done(g, number, n.r.cfg.Now())
+		for i := range items {
+			n.shelf.done(&items[i], n.r.cfg.Now())
 		}
 		n.r.note(func(s *Status) { s.Parked += uint64(len(part)) })
 	}
@@ -424,7 +458,11 @@ func (s *shelf) twins(g *group, rows []*Row) {
 	defer s.mu.Unlock()
 	for i := 1; i < len(rows); i++ {
 		if rows[i].Seq == rows[i-1].Seq {
-			g.twice[rows[i].Seq] = max(g.twice[rows[i].Seq], 1) + 1
+			n := 2
+			for n <= i && rows[i-n].Seq == rows[i].Seq {
+				n++
+			}
+			g.twice[rows[i].Seq] = n
 		}
 	}
 }

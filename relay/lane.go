@@ -29,6 +29,8 @@ type lane struct {
 	holds map[class]hold
 	woken chan struct{} // something was added that no hold keeps back
 	loads *loads
+	// spills counts how often rows of it were set aside.
+	spills uint64
 }
 
 // item is one row on its way.
@@ -47,9 +49,19 @@ type item struct {
 // dispatch puts a row into its lane. Rows without a key have no order: they go
 // by their id.
 func (n *run) dispatch(ctx context.Context, it item) {
-	n.loads.add(classOf(it.row), 1, it.size, 0)
-	l := &n.lanes[maphash.String(n.seed, it.key)%uint64(len(n.lanes))]
+	l := &n.lanes[n.laneOf(it.key)]
 	l.mu.Lock()
+	n.enqueue(ctx, l, it)
+}
+
+func (n *run) laneOf(key string) uint64 {
+	return maphash.String(n.seed, key) % uint64(len(n.lanes))
+}
+
+// enqueue adds a row to a lane, of which the caller holds the lock, and gives
+// the lock back.
+func (n *run) enqueue(ctx context.Context, l *lane, it item) {
+	n.loads.add(classOf(it.row), 1, it.size, 0)
 	l.queue = append(l.queue, it)
 	start := !l.busy
 	l.busy = true
@@ -385,7 +397,7 @@ func (n *run) settle(group []item, results []perimeter.Result, done, refused []i
 			if it.from != nil {
 				n.outRows.Add(-1)
 				n.outBytes.Add(-int64(it.size))
-				n.shelf.done(it.from, it.row.Seq, now)
+				n.shelf.done(it, now)
 			}
 		}
 	}

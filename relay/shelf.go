@@ -50,17 +50,21 @@ type shelf struct {
 	woken   chan struct{}  // there may be something to read again
 }
 
-// asideKey counts the rows of a key that wait to be read again.
+// asideKey counts the rows of a key that are set aside. Its group is the same
+// for as long as any is: rows that were read again may go back.
 type asideKey struct {
-	rows  uint32
+	rows  uint32 // that wait to be read again
+	all   uint32 // with those that are in their lane and not done
 	group uint16
 }
 
 // resting is a row that is done within the horizon.
 type resting struct {
-	group  *group
-	number int64
-	at     time.Time
+	group   *group
+	number  int64
+	key     uint64
+	ordered bool // by that key
+	at      time.Time
 }
 
 // openShelf loads what is set aside. It returns nil for a session that cannot
@@ -131,22 +135,30 @@ func (s *shelf) open(c class) *group {
 // learnKeys reads what was set aside before for its keys alone: what comes
 // behind them has to wait.
 func (s *shelf) learnKeys(ctx context.Context, g *group, keyOf func(*Row) string) error {
+	unseen := 0
 	for above := int64(-1); ; {
 		numbers := g.next(above, readAgainRows, readAgainSpan)
 		if len(numbers) == 0 {
 			return nil
 		}
-		rows, _, err := s.src.ReadAside(ctx, numbers, readAgainBytes)
+		rows, gone, err := s.src.ReadAside(ctx, numbers, readAgainBytes)
 		if err != nil {
 			return err
 		}
-		above = numbers[len(numbers)-1]
-		if len(rows) > 0 {
-			above = rows[len(rows)-1].Seq
+		switch {
+		case len(rows) > 0:
+			above, unseen = rows[len(rows)-1].Seq, 0
+		case len(gone) > 0:
+			above = gone[len(gone)-1]
+		case unseen < unseenAtMost:
+			above = numbers[0] // those behind it may be seen
+			unseen++
+		default:
+			above = numbers[len(numbers)-1]
 		}
 		for _, row := range rows {
 			if key := keyOf(row); ordered(row, key) {
-				s.enter(g, key)
+				s.enter(g, s.hash(key), 1, 1)
 			}
 		}
 	}
@@ -158,14 +170,30 @@ func ordered(row *Row, key string) bool {
 	return row.Event != nil && key != "" && (row.Event.Key != "" || key != row.Event.ID)
 }
 
-func (s *shelf) enter(g *group, key string) {
-	h := maphash.String(s.seed, key)
-	k := s.keys[h]
-	if k.rows == 0 {
+func (s *shelf) hash(key string) uint64 { return maphash.String(s.seed, key) }
+
+// enter counts rows of a key: how many more wait, and how many more there are.
+func (s *shelf) enter(g *group, key uint64, rows, all uint32) {
+	k := s.keys[key]
+	if k.all == 0 {
 		k.group = g.index
 	}
-	k.rows++
-	s.keys[h] = k
+	k.rows += rows
+	k.all += all
+	s.keys[key] = k
+}
+
+// exit counts a row of a key that is done. What was never read has no key.
+func (s *shelf) exit(g *group, key uint64) {
+	k, ok := s.keys[key]
+	switch {
+	case !ok || k.group != g.index:
+	case k.all > 1:
+		k.all--
+		s.keys[key] = k
+	default:
+		delete(s.keys, key)
+	}
 }
 
 // leave notes that a row was read again and is in its lane: what comes behind
@@ -176,24 +204,25 @@ func (s *shelf) leave(it *item) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := maphash.String(s.seed, it.key)
-	k := s.keys[h]
-	if k.rows--; k.rows == 0 {
-		delete(s.keys, h)
-		return
+	if h := s.hash(it.key); s.keys[h].rows > 0 {
+		k := s.keys[h]
+		k.rows--
+		s.keys[h] = k
+	} else { // at first it could not be seen
+		s.enter(it.from, h, 0, 1)
 	}
-	s.keys[h] = k
 }
 
-// holder returns the group in which rows of a key wait; nil when none do.
-func (s *shelf) holder(it *item) *group {
+// holder returns the group of a key of which rows are set aside; nil when none
+// are. waits is whether any is to be read again.
+func (s *shelf) holder(it *item) (g *group, waits bool) {
 	if len(s.keys) == 0 || !ordered(it.row, it.key) {
-		return nil
+		return nil, false
 	}
-	if k, ok := s.keys[maphash.String(s.seed, it.key)]; ok {
-		return s.by[k.group]
+	if k, ok := s.keys[s.hash(it.key)]; ok {
+		return s.by[k.group], k.rows > 0
 	}
-	return nil
+	return nil, false
 }
 
 // movable reports whether a row can be set aside at all: what the broker may
@@ -215,7 +244,7 @@ func (s *shelf) putLocked(it *item, c class, force bool) bool {
 	}
 	g := it.from // it goes back
 	if g == nil {
-		g = s.holder(it)
+		g, _ = s.holder(it)
 	}
 	if g == nil {
 		g = s.groups[c]
@@ -237,8 +266,12 @@ func (s *shelf) putLocked(it *item, c class, force bool) bool {
 	if g.add(it.row.Seq) {
 		s.pages++
 	}
+	all := uint32(0)
+	if it.from == nil {
+		all = 1
+	}
 	if ordered(it.row, it.key) {
-		s.enter(g, it.key)
+		s.enter(g, s.hash(it.key), 1, all)
 	}
 	if it.from == nil {
 		s.owe(g, it)
@@ -254,7 +287,10 @@ func (s *shelf) adopt(it *item, c class) bool {
 	if !movable(it) {
 		return false
 	}
-	g := s.groups[c]
+	g, _ := s.holder(it)
+	if g == nil {
+		g = s.groups[c]
+	}
 	if g == nil {
 		if len(s.groups) >= maxGroups || s.pages >= maxPages {
 			return false
@@ -263,13 +299,16 @@ func (s *shelf) adopt(it *item, c class) bool {
 			return false
 		}
 	}
-	if set, _ := g.has(it.row.Seq); set || s.pages >= maxPages {
+	if set, _ := g.has(it.row.Seq); set || s.pages >= maxPages || len(s.keys) >= maxAsideKeys {
 		return false
 	}
 	if g.add(it.row.Seq) {
 		s.pages++
 	}
 	g.take(it.row.Seq)
+	if ordered(it.row, it.key) {
+		s.enter(g, s.hash(it.key), 0, 1)
+	}
 	s.owe(g, it)
 	it.from = g
 	return true
@@ -312,7 +351,7 @@ func (s *shelf) arrives(it *item, over bool) where {
 		it.unsure = it.unsure || out // another of that number, which only the table's owner can make
 	}
 	c := classOf(it.row)
-	behind := s.holder(it) != nil
+	_, behind := s.holder(it)
 	if !behind && !over && !s.groups[c].waits() {
 		return toLane
 	}
@@ -326,7 +365,8 @@ func (s *shelf) arrives(it *item, over bool) where {
 }
 
 // done notes that a row that was read again is stored or kept.
-func (s *shelf) done(g *group, number int64, now time.Time) {
+func (s *shelf) done(it *item, now time.Time) {
+	g, number := it.from, it.row.Seq
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := g.twice[number]; n > 1 {
@@ -334,12 +374,24 @@ func (s *shelf) done(g *group, number int64, now time.Time) {
 		return
 	}
 	delete(g.twice, number)
+	r := resting{group: g, number: number, at: now}
+	if r.ordered = ordered(it.row, it.key); r.ordered {
+		r.key = s.hash(it.key)
+	}
 	if s.horizon > 0 {
-		s.resting = append(s.resting, resting{g, number, now})
+		s.resting = append(s.resting, r)
 	} else {
-		g.done(number)
+		s.rested(r)
 	}
 	s.wake()
+}
+
+// rested removes a row that is done for good.
+func (s *shelf) rested(r resting) {
+	r.group.done(r.number)
+	if r.ordered {
+		s.exit(r.group, r.key)
+	}
 }
 
 func (s *shelf) wake() {
@@ -361,7 +413,7 @@ func (s *shelf) settle() (dirty bool, wait time.Duration) {
 			break
 		}
 		wait = 0
-		r.group.done(r.number)
+		s.rested(r)
 		s.resting = s.resting[1:]
 	}
 	for _, g := range s.groups {

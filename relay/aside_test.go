@@ -276,6 +276,9 @@ func (w *world) Keep(_ context.Context, rs []quarantine.Refusal, _ []time.Time, 
 	if !w.calm && w.rng.IntN(3) == 0 {
 		return nil, headgate.NewError(headgate.CodeQuarantineFull, "full")
 	}
+	if !w.calm && w.rng.IntN(6) == 0 {
+		return nil, headgate.NewError(headgate.CodeTooLarge, "too large at the moment")
+	}
 	for i := range rs {
 		w.ends(rs[i].Event)
 	}
@@ -351,7 +354,7 @@ func lived(t *testing.T, seed uint64, change func(*world)) (w *world) {
 }
 
 // Rows of several roles share keys, some of the roles are beyond their rates,
-// sessions die, answers are lost and the quarantine is full at times: in the end
+// sessions die, answers are lost and the quarantine cannot keep all at times: in the end
 // every row was stored or kept, those of each key in their order.
 func TestOrderOutlivesSettingAside(t *testing.T) {
 	aside, deaths := 0, 0
@@ -383,4 +386,68 @@ func TestDisorderOfRowsSetAsideIsSeen(t *testing.T) {
 		}
 		t.Logf("%s: %d out of order", name, found)
 	}
+}
+
+// narrow is a quarantine that cannot keep every tenth row for its size.
+type narrow struct {
+	*world
+	wide bool
+}
+
+func (q *narrow) Keep(ctx context.Context, rs []quarantine.Refusal, at []time.Time, keys []string) ([]string, error) {
+	q.mu.Lock()
+	wide := q.wide
+	q.mu.Unlock()
+	for i := range rs {
+		if e := rs[i].Event; !wide && len(e.ID) > 1 && e.ID[len(e.ID)-2:] == "17" {
+			return nil, headgate.NewError(headgate.CodeTooLarge, "too large")
+		}
+	}
+	return q.world.Keep(ctx, rs, at, keys)
+}
+
+// A row that the quarantine cannot keep holds its key alone, not its role's rows
+// of the lane, and goes when it can be kept.
+func TestRowTooLargeToKeepHoldsItsKeyAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(1, 0)
+		w.calm, w.rate = true, 1e6
+		const rows = 200
+		for n := range int64(rows) {
+			w.log = append(w.log, []*Row{{Seq: n + 1, Role: "free", Committed: time.Now(), Event: &headgate.Event{ID: fmt.Sprint(n + 1), Key: fmt.Sprintf("k%d", n%20)}}})
+		}
+		w.seen = rows
+		q := &narrow{world: w}
+		r, err := New(Config{
+			Name: "x", Source: w, Admit: w, Keep: q, Lanes: 1,
+			Principal: func(role string) (*headgate.Principal, error) { return &headgate.Principal{Name: role}, nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		time.Sleep(10 * time.Second)
+		w.mu.Lock()
+		// 17 and 117 are of one key, the 17th of each twenty.
+		if got := len(w.ended); got != rows-10 {
+			t.Errorf("%d of %d rows ended", got, rows-10)
+		}
+		q.wide = true
+		w.mu.Unlock()
+		if waits := r.Status().Waiting[headgate.CodeTooLarge]; waits != 1 {
+			t.Errorf("%d rows are said to be too large", waits)
+		}
+		time.Sleep(10 * time.Second)
+		w.mu.Lock()
+		if len(w.ended) != rows || len(w.disorder) > 0 {
+			t.Errorf("%d of %d rows ended; out of order: %q", len(w.ended), rows, w.disorder)
+		}
+		w.mu.Unlock()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }

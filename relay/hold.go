@@ -43,6 +43,13 @@ func (l *lane) hold(group, left []item, wait time.Duration, why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := classOf(group[0].row)
+	rest := make([]item, 0, len(left)) // what the class waits with
+	for i := range left {
+		if left[i].until.IsZero() {
+			rest = append(rest, left[i])
+		}
+	}
+	left = rest
 	h, was := l.holds[c]
 	if was && personal(h.why) {
 		l.loads.add(c, 0, 0, -1)
@@ -113,6 +120,10 @@ func (l *lane) pause(ctx context.Context, d time.Duration) bool {
 // waiting adds the rows of the lane that are held, by what they wait for.
 func (l *lane) waiting(rows map[headgate.Code]int) {
 	for i := range l.queue {
+		if !l.queue[i].until.IsZero() {
+			rows[headgate.CodeTooLarge]++
+			continue
+		}
 		if h := l.holds[classOf(l.queue[i].row)]; h.why != "" {
 			rows[h.why]++
 		}

@@ -44,6 +44,8 @@ type item struct {
 	unsure bool
 	from   *group // of which it was read again; nil: it came from the log
 	busy   bool   // it is being submitted
+	// until holds the row and its key alone: the quarantine cannot keep it.
+	until time.Time
 }
 
 // dispatch puts a row into its lane. Rows without a key have no order: they go
@@ -65,7 +67,7 @@ func (n *run) enqueue(ctx context.Context, l *lane, it item) {
 	l.queue = append(l.queue, it)
 	start := !l.busy
 	l.busy = true
-	if _, held := l.holds[classOf(it.row)]; len(l.holds) > 0 && !held {
+	if _, held := l.holds[classOf(it.row)]; !held {
 		select {
 		case l.woken <- struct{}{}:
 		default:
@@ -140,14 +142,16 @@ func (l *lane) head(now time.Time) (group []item, wait time.Duration) {
 	}
 	for i := range l.queue {
 		it := &l.queue[i]
+		until := it.until
 		if len(l.holds) > 0 {
-			if h := l.holds[classOf(it.row)]; now.Before(h.until) {
-				pass(it.key)
-				if d := h.until.Sub(now); wait == 0 || d < wait {
-					wait = d
-				}
-				continue
+			if h := l.holds[classOf(it.row)]; h.until.After(until) {
+				until = h.until
 			}
+		}
+		if now.Before(until) {
+			pass(it.key)
+			wait = shorter(wait, until.Sub(now))
+			continue
 		}
 		if looked++; looked > lookAhead {
 			break
@@ -171,6 +175,7 @@ func (l *lane) head(now time.Time) (group []item, wait time.Duration) {
 		}
 		it.busy = true
 		group = append(group, *it)
+		group[len(group)-1].until = time.Time{}
 	}
 	return group, wait
 }
@@ -253,13 +258,13 @@ func (n *run) submit(ctx context.Context, group []item) (left []item, wait time.
 		}
 	}
 	if len(refused) > 0 {
-		if err := n.keep(ctx, who.Name, group, results, refused); err != nil {
-			for _, i := range refused {
-				left = append(left, group[i])
-			}
-			again += uint64(len(refused))
-			refused, why = nil, err
+		kept, unkept, err := n.keepAll(ctx, who.Name, group, results, refused)
+		if err != nil {
+			why = err
 		}
+		left = append(left, unkept...)
+		again += uint64(len(unkept))
+		refused = kept
 	}
 	if again > 0 {
 		n.r.note(func(s *Status) { s.Retried += again })
@@ -335,11 +340,40 @@ func (n *run) refuseAll(ctx context.Context, group []item, err error) ([]item, t
 		results[i] = perimeter.Result{Event: group[i].row.Event, Err: e, Stage: perimeter.StagePrincipal}
 		all[i] = i
 	}
-	if err := n.keep(ctx, group[0].row.Role, group, results, all); err != nil {
-		return group, 0, err
+	kept, left, err := n.keepAll(ctx, group[0].row.Role, group, results, all)
+	n.settle(group, results, nil, kept)
+	return left, 0, err
+}
+
+// keepAll keeps what is refused. A row that the quarantine cannot keep for its
+// size waits by itself, until what may be kept is raised. The error is what
+// others of left wait for.
+func (n *run) keepAll(ctx context.Context, who string, group []item, results []perimeter.Result, refused []int) (kept []int, left []item, err error) {
+	err = n.keep(ctx, who, group, results, refused)
+	if err == nil {
+		return refused, nil, nil
 	}
-	n.settle(group, results, nil, all)
-	return nil, 0, nil
+	whole := headgate.CodeOf(err) != headgate.CodeTooLarge
+	for k, i := range refused {
+		if !whole {
+			err = n.keep(ctx, who, group, results, refused[k:k+1])
+		}
+		switch {
+		case whole || err != nil && headgate.CodeOf(err) != headgate.CodeTooLarge:
+			for _, i := range refused[k:] {
+				left = append(left, group[i])
+			}
+			return kept, left, err
+		case err == nil:
+			kept = append(kept, i)
+		default:
+			it := group[i]
+			it.until = time.Now().Add(askAgain)
+			left = append(left, it)
+			n.tellWait(ctx, it.row, err)
+		}
+	}
+	return kept, left, nil
 }
 
 // keep puts refused rows into quarantine, whole, and notes their records.

@@ -146,6 +146,10 @@ func call[T any](ctx context.Context, a *actor, from int, to server, most time.D
 		copies = 2
 	}
 	answers := make(chan reply[T], copies)
+	group := &w.all
+	if op == "revoke" {
+		group = &w.revokes
+	}
 	var first *delivery
 	for range copies {
 		d := &delivery{actor: w.actor(op), from: from, to: to, lost: a.chance(lose), mute: a.chance(lose)}
@@ -154,7 +158,7 @@ func call[T any](ctx context.Context, a *actor, from int, to server, most time.D
 		if first == nil && copies == 1 {
 			first = d
 		}
-		w.begin(&w.all, func() { serve(d, answers, slow, fn) })
+		w.begin(group, func() { serve(d, answers, slow, fn) })
 	}
 	timer := time.NewTimer(most)
 	defer timer.Stop()

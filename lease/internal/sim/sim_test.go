@@ -54,6 +54,7 @@ func (w *world) play() {
 	a.wait(workload)
 	w.stopped.Store(true)
 	working.Wait()
+	w.revokes.Wait() // a copy that is late takes a lease from those who settle
 	a.wait(0)
 	w.settle(ctx)
 	a.wait(0)

@@ -32,8 +32,9 @@ type world struct {
 	// rotations are how many keys were asked for.
 	rotations int
 
-	all     sync.WaitGroup
-	stopped atomic.Bool // the workload ends
+	all     sync.WaitGroup // calls at work, but for
+	revokes sync.WaitGroup // these
+	stopped atomic.Bool    // the workload ends
 	running atomic.Pointer[actor]
 	beat    atomic.Int64 // orders what actors do for the race detector
 

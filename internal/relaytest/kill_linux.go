@@ -54,6 +54,9 @@ type Killing struct {
 	Durability   broker.Durability
 	// Tell makes nodes tell of their relay on their output.
 	Tell bool
+	// Slow gives the writer a rate far below what it writes, so that rows are set
+	// aside, until it was killed for good.
+	Slow bool
 
 	kills                map[string]int
 	rng                  *rand.Rand
@@ -72,7 +75,7 @@ func NewKilling(t testing.TB, target Target) *Killing {
 func (h *Killing) Command(what, at string) *exec.Cmd {
 	h.T.Helper()
 	text, err := json.Marshal(process{
-		What: what, Place: h.Place, Dir: h.Dir, At: at, NATS: h.NATS, Prefix: h.Prefix, Durability: h.Durability, Variant: h.Variant, Tell: h.Tell,
+		What: what, Place: h.Place, Dir: h.Dir, At: at, NATS: h.NATS, Prefix: h.Prefix, Durability: h.Durability, Variant: h.Variant, Tell: h.Tell, Slow: h.Slow,
 	})
 	Must(h.T, err)
 	cmd := exec.Command(os.Args[0])
@@ -299,6 +302,11 @@ func (h *Killing) Finish() Verdict {
 	h.T.Helper()
 	h.kill(h.writer)
 	rest := h.Rest()
+	if h.Slow {
+		h.kill(h.node)
+		h.Slow = false
+		h.StartNode("")
+	}
 	left := rest()
 	since := time.Now()
 	for tick := time.NewTicker(50 * time.Millisecond); left > 0; <-tick.C {

@@ -68,6 +68,7 @@ type process struct {
 	Durability broker.Durability
 	Variant    Variant
 	Tell       bool
+	Slow       bool
 }
 
 // Main runs the tests of a package, or what this process was started for, and
@@ -120,10 +121,13 @@ func (p process) node(ctx context.Context, d Database) error {
 	if err != nil {
 		return err
 	}
-	who := orders()
+	who, inFlight := orders(), 0
+	if p.Slow {
+		who.Roots.Rate, who.Roots.Burst, inFlight = 100, 10, 64
+	}
 	r, err := relay.New(relay.Config{
 		Name: "orders", Source: p.Variant.of(src), Admit: inside.Door, Keep: inside.Quarantine, Fault: fault, Broker: br, Streams: []string{topology.DefaultStream},
-		Principal: func(string) (*headgate.Principal, error) { return who, nil },
+		Principal: func(string) (*headgate.Principal, error) { return who, nil }, InFlight: inFlight,
 	})
 	if err != nil {
 		return err

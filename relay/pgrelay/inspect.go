@@ -144,7 +144,7 @@ var checks = [...]check{
 		"warning", `SELECT 'the publication headgate_outbox is younger than what the slot ' || s.slot_name || ' has yet to read'
 			FROM pg_publication p, pg_replication_slots s JOIN headgate.installation i ON i.slot = s.slot_name
 			WHERE p.pubname = 'headgate_outbox' AND s.database = current_database() AND age(p.xmin) <= age(s.catalog_xmin)`,
-		"Run the relay: what was written before the publication is read from the table. Publication before slot, always: headgate outbox init --dry-run prints the order.",
+		"Run the relay: what was written before the publication is read from the table. Beside the slot of another database that lags behind, a new slot looks older than it is: then there is nothing to read, and the warning goes once the relay runs.",
 	},
 	{
 		"error", `SELECT 'the role ' || current_user || ' may not replicate' FROM pg_roles WHERE rolname = current_user AND NOT rolreplication AND NOT rolsuper`,

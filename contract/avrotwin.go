@@ -272,16 +272,20 @@ func avroPlace(places map[string]string, at string) string {
 	}
 }
 
-// reportAvro is [Contract.Report] for an Avro contract.
+// reportAvro is [Contract.Report] for an Avro contract. All that the twin does
+// is under the budget of a repair, its first look too, and it makes no report.
 func (c *Contract) reportAvro(payload []byte) (*headgate.Verdict, []byte) {
 	v := c.checkAvroJSON(payload)
 	if v == nil || c.avro.twin == nil || c.avro.repair == RepairOff {
 		return v, nil
 	}
-	of, mended := c.avro.twin.Report(payload)
-	if of != nil {
-		v.Proposals = of.Proposals
+	if len(payload) > maxRepairPayload || len(v.Violations)+v.Truncated > maxRepairFindings {
+		return v, nil
 	}
+	r := c.avro.twin.repairs.Get().(*repairer)
+	r.begin(c.avro.twin, payload, nil)
+	mended := r.propose(v, payload)
+	r.end()
 	return v, mended
 }
 

@@ -1,6 +1,8 @@
 package contract
 
 import (
+	"math"
+
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/jsontext"
 )
@@ -21,8 +23,9 @@ const (
 )
 
 // examine lists the faults of a text; or it names the first fault of the text
-// itself. The diagnosis is to be released.
-func (c *Contract) examine(text []byte) (*diagnosis, *jsontext.Fault) {
+// itself. The look ends where it takes more than so much work, or than a check
+// may. The diagnosis is to be released.
+func (c *Contract) examine(text []byte, most int) (*diagnosis, *jsontext.Fault) {
 	lim := c.policy.limits()
 	if fault := jsontext.Check(text, lim); fault != nil {
 		return nil, fault
@@ -35,6 +38,7 @@ func (c *Contract) examine(text []byte) (*diagnosis, *jsontext.Fault) {
 	}
 	e := &d.eval
 	e.begin(c.prog, &d.tape)
+	e.limit = min(e.limit, most)
 	e.applied.on = true
 	e.distances = nearDistances
 	d.rep.t = &d.tape
@@ -101,7 +105,7 @@ func (c *Contract) refuse(payload []byte) (*headgate.Verdict, *diagnosis) {
 		verdict.Violations = []headgate.Violation{tooLarge(len(payload))}
 		return verdict, nil
 	}
-	d, fault := c.examine(payload)
+	d, fault := c.examine(payload, math.MaxInt)
 	if fault != nil {
 		verdict.Violations = []headgate.Violation{c.prog.fault(fault)}
 		return verdict, nil

@@ -75,6 +75,41 @@ func TestHostileReportsAreBounded(t *testing.T) {
 	}
 }
 
+// hostileAvro is an array over a union of records, and items that are none.
+func hostileAvro(items int) (schema, payload string) {
+	var kinds []string
+	for i := range 30 {
+		kinds = append(kinds, fmt.Sprintf(`{"type":"record","name":"R%d","fields":[{"name":"a%[1]d","type":"int"},{"name":"b%[1]d","type":"string"}]}`, i))
+	}
+	return `{"type":"record","name":"Root","fields":[{"name":"list","type":{"type":"array","items":[` + strings.Join(kinds, ",") + `]}}]}`,
+		`{"list":[` + strings.TrimSuffix(strings.Repeat("{},", items), ",") + `]}`
+}
+
+// A twin looks at what an Avro contract refuses within the budget of a repair.
+func TestAvroTwinLooksAreBounded(t *testing.T) {
+	schema, payload := hostileAvro(20_000)
+	c, _, err := Compile("test", 1, []byte(schema), &CompileOpts{Type: TypeAvro})
+	if err != nil {
+		t.Fatal(err)
+	}
+	twin := c.avro.twin
+	if twin == nil {
+		t.Fatal("the contract has no twin")
+	}
+	r := &repairer{}
+	r.begin(twin, []byte(payload), nil)
+	d, fault := twin.examine([]byte(payload), r.work)
+	if fault != nil || !d.eval.over() || d.eval.work > r.work+len(payload) { // a unit for each value that is passed over
+		t.Errorf("fault %v: the look took %d units of %d", fault, d.eval.work, r.work)
+	}
+	if x := r.examine([]byte(payload)); x.valid || x.d != nil {
+		t.Error("a look that ended early is of use")
+	}
+	if v, mended := c.Report([]byte(payload)); v == nil || v.Proposals != nil || mended != nil {
+		t.Error("a payload with thousands of faults is accepted or mended")
+	}
+}
+
 // BenchmarkHostileReport shows what they cost.
 func BenchmarkHostileReport(b *testing.B) {
 	shapes := hostileReports()

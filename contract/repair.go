@@ -2,6 +2,7 @@ package contract
 
 import (
 	"bytes"
+	"math"
 	"slices"
 
 	"github.com/headgate/headgate"
@@ -199,11 +200,14 @@ func (r *repairer) examine(text []byte) examined {
 	if r.work < 0 {
 		return examined{}
 	}
-	if r.c.engine.accept(text) {
+	most := math.MaxInt
+	if r.c.takes != nil { // a twin, which has no fast engine: one bounded look
+		most = r.work
+	} else if r.c.engine.accept(text) {
 		r.known = append(r.known, examined{text: text, valid: true})
 		return r.known[len(r.known)-1]
 	}
-	d, fault := r.c.examine(text)
+	d, fault := r.c.examine(text, most)
 	if fault != nil {
 		return examined{}
 	}

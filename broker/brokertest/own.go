@@ -12,11 +12,11 @@ import (
 
 func testOwn(t *testing.T, h Harness) {
 	cases(t, h, map[string]func(*testing.T, *bench){
-		"the first owner stays":       ownFirst,
-		"one of many wins":            ownRace,
+		"the first owner stays":             ownFirst,
+		"one of many wins":                  ownRace,
 		"it is taken from one who is named": ownAdopt,
-		"the owner survives a close":  ownReopen,
-		"bad names":                   ownNames,
+		"the owner survives a close":        ownReopen,
+		"bad names":                         ownNames,
 	})
 }
 

@@ -34,7 +34,7 @@ type session struct {
 	snapshot  *string // what a repair goes back to; nil: the whole table
 	advanced  atomic.Bool
 	missed    map[int64]uint64 // rows set aside that cannot be seen, and the transactions before which they were written
-	proven    chan relay.Mark // a proven repair
+	proven    chan relay.Mark  // a proven repair
 
 	secret   [32]byte     // of the heartbeats, which it alone can tell
 	sent     atomic.Int64 // heartbeats of this session

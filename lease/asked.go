@@ -39,10 +39,14 @@ func reused(l *store.Lease, p *headgate.Principal, r *Request) bool {
 }
 
 // requestKey keeps the request ids of principals apart, and what was asked for
-// under one id: all but how long to wait and which targets to seal.
+// under one id: all but how long to wait.
 func requestKey(p *headgate.Principal, r *Request) string {
 	h := sha256.New()
-	for _, list := range [][]string{r.Resources, {r.Worker, r.TTL.String(), r.MaxHold.String()}, r.Audience} {
+	lists := [][]string{r.Resources, {r.Worker, r.TTL.String(), r.MaxHold.String()}, r.Audience}
+	if len(r.Seal) > 0 { // only then, since stored keys of others have none
+		lists = append(lists, r.Seal)
+	}
+	for _, list := range lists {
 		for _, s := range append([]string{strconv.Itoa(len(list))}, list...) {
 			fmt.Fprintf(h, "%d:%s", len(s), s) // a hash takes everything
 		}

@@ -44,7 +44,8 @@
 //  9. While its gate is closed a grant passes no guard and is not renewed. Its
 //     holder may finish: [Service.Finish] ends it with its last write.
 //  10. A request that names targets to seal is answered with a grant only when
-//     each of them knows of it.
+//     each of them knows of it, and the grant stands. What several calls of one
+//     request seal, the last of them that failed gives back, unless one did not.
 //
 // # Failure
 //

@@ -68,16 +68,18 @@ func (q *queue) len() int {
 }
 
 // join adds a call to its queues. One that would not wait gets no ticket when
-// others come first.
-func (q *queue) join(principal string, resources []string, wait bool, now time.Time) (*ticket, error) {
+// others come first, unless it repeats the request of one of them.
+func (q *queue) join(principal, request string, resources []string, wait bool, now time.Time) (t *ticket, repeats bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t := &ticket{principal: principal, resources: resources, joined: now, wake: make(chan struct{}, 1), number: q.arrived}
+	t = &ticket{principal: principal, request: request, resources: resources, joined: now, wake: make(chan struct{}, 1), number: q.arrived}
 	if !wait && !q.mayTry(t, now) {
-		return nil, nil
+		if repeats = q.asks(t); !repeats {
+			return nil, false, nil
+		}
 	}
 	if q.count >= q.most || q.byPrincipal[principal] >= q.each {
-		return nil, headgate.NewError(headgate.CodeOverloaded, "Too many calls wait for leases.")
+		return nil, false, headgate.NewError(headgate.CodeOverloaded, "Too many calls wait for leases.")
 	}
 	q.arrived++
 	q.count++
@@ -88,7 +90,12 @@ func (q *queue) join(principal string, resources []string, wait bool, now time.T
 	for _, r := range resources {
 		q.byResource[r] = append(q.byResource[r], t)
 	}
-	return t, nil
+	return t, repeats, nil
+}
+
+// asks reports whether another call makes the same request.
+func (q *queue) asks(t *ticket) bool {
+	return t.request != "" && slices.ContainsFunc(q.byResource[t.resources[0]], func(o *ticket) bool { return o.request == t.request })
 }
 
 // first reports whether the call may try, and otherwise whether that may
@@ -218,13 +225,6 @@ func (q *queue) notify(resource string, now time.Time) {
 		}
 	}
 	q.wakeFirst(resource, 0, now)
-}
-
-// names says which request a call makes.
-func (q *queue) names(t *ticket, request string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	t.request = request
 }
 
 // granted tells the calls that repeat a request of its grant.

@@ -46,7 +46,7 @@ func newLine(fail func(string, ...any)) *line {
 }
 
 func (l *line) arrive(id int, hold time.Duration, resources ...string) *caller {
-	t, err := l.join("p", resources, true, l.now)
+	t, _, err := l.join("p", "", resources, true, l.now)
 	if err != nil {
 		l.fail("join: %v", err)
 		return nil

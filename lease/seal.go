@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // MaxSeal bounds the targets that one call seals.
@@ -75,9 +76,14 @@ func quoted(name string) string {
 }
 
 // sealed seals the targets with the grants, each in a transaction of its own,
-// and gives the leases back when one of them cannot be sealed. That the caller
-// went away is no reason to stop: it may repeat its request.
+// and gives the leases back when one of them cannot be sealed, or when one of
+// the grants ended meanwhile. That the caller went away is no reason to stop: it
+// may repeat its request.
 func (s *Service) sealed(ctx context.Context, p *headgate.Principal, r *Request, grants []Grant, end time.Time) ([]Grant, error) {
+	alone := func(bool) bool { return true }
+	if r.RequestID != "" {
+		alone = s.sealing.join(requestKey(p, r))
+	}
 	begun := time.Now()
 	most := max(time.Until(end), sealTime)
 	for i := range grants {
@@ -88,16 +94,24 @@ func (s *Service) sealed(ctx context.Context, p *headgate.Principal, r *Request,
 	defer cancel()
 	target, err := s.sealAll(sealing, r.Seal, grants)
 	took := time.Since(begun)
+	e := &headgate.Error{Code: headgate.CodeSealFailed, Detail: "The target " + target + " could not be sealed: " + sealFault(err) + ".", Err: err}
 	if err == nil {
+		e = s.stand(ctx, r, grants)
+	}
+	if alone := alone(e == nil); e != nil && !alone {
+		e.Outcome = headgate.Unknown
+		e.Detail += " Another call of the same request has the lease, or will say what became of it."
+		return nil, e
+	}
+	if e == nil {
 		for i := range grants {
 			grants[i].ExpiresIn -= took
 		}
 		return grants, nil
 	}
-	s.cfg.Log.Warn("target not sealed, the leases are given back", "target", target, "resources", r.Resources, "err", err)
+	s.cfg.Log.Warn("targets not sealed, the leases are given back", "target", target, "resources", r.Resources, "err", e)
 	back, cancelBack := context.WithTimeout(ctx, unsealTime)
 	defer cancelBack()
-	e := &headgate.Error{Code: headgate.CodeSealFailed, Detail: "The target " + target + " could not be sealed: " + sealFault(err) + ".", Err: err}
 	for i := range grants {
 		if gone := s.Release(back, p, "", grants[i].Token); gone != nil && headgate.CodeOf(gone) != headgate.CodeLeaseLost {
 			e.Outcome, e.Err = headgate.Unknown, errors.Join(err, gone)
@@ -106,6 +120,69 @@ func (s *Service) sealed(ctx context.Context, p *headgate.Principal, r *Request,
 		}
 	}
 	return nil, e
+}
+
+// stand refuses grants of which one ended while they were sealed, and tells the
+// targets, which may have heard of it only afterwards, that it did.
+func (s *Service) stand(ctx context.Context, r *Request, grants []Grant) *headgate.Error {
+	var first *headgate.Error
+	for i := range grants {
+		f, err := s.Read(ctx, grants[i].Token, "")
+		if err == nil {
+			err = s.Current(ctx, &f)
+		}
+		if err == nil {
+			continue
+		}
+		if first == nil {
+			first = &headgate.Error{
+				Code: headgate.CodeOf(err), Err: err, Detail: "The lease on " + grants[i].Resource + " ended while its targets were sealed.",
+			}
+		}
+		if code := headgate.CodeOf(err); code == headgate.CodeStaleFence || code == headgate.CodeLeaseLost {
+			first.Code = headgate.CodeLeaseLost
+			gone := store.Lease{Resource: f.Resource, Epoch: f.Epoch, Sealed: r.Seal}
+			s.tellTargets(ctx, &gone, false, time.Now().Add(sealTime), &Revoked{})
+		}
+	}
+	return first
+}
+
+// sealings are the calls that seal, by request: one of them that fails must not
+// give back what another got, or is about to get.
+type sealings struct {
+	mu  sync.Mutex
+	all map[string]*sealingOf
+}
+
+type sealingOf struct {
+	calls int
+	done  bool // one of them sealed everything
+}
+
+// join returns what a call says at its end: whether it sealed everything. The
+// answer is whether the grants are its alone to give back.
+func (a *sealings) join(request string) (leave func(done bool) (alone bool)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	here := a.all[request]
+	if here == nil {
+		here = &sealingOf{}
+		if a.all == nil {
+			a.all = map[string]*sealingOf{}
+		}
+		a.all[request] = here
+	}
+	here.calls++
+	return func(done bool) bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		here.done = here.done || done
+		if here.calls--; here.calls == 0 {
+			delete(a.all, request)
+		}
+		return here.calls == 0 && !here.done
+	}
 }
 
 // sealFault says what may be told of a target's failure: its own words may

@@ -56,6 +56,7 @@ type Service struct {
 	watch     watchers
 	follower  atomic.Pointer[func(resource string, epoch int64)]
 	revoking  revocations
+	sealing   sealings
 	randMu    sync.Mutex
 	without   string // predicates of the guard that tests took out
 }

@@ -13,17 +13,21 @@ import (
 
 // acquire waits for its turn and grants.
 func (s *Service) acquire(ctx context.Context, p *headgate.Principal, r *Request, end time.Time) ([]Grant, error) {
-	t, err := s.queue.join(p.Name, r.Resources, r.Wait > 0, time.Now())
+	request := ""
+	if r.RequestID != "" {
+		request = requestKey(p, r)
+	}
+	t, repeats, err := s.queue.join(p.Name, request, r.Resources, r.Wait > 0, time.Now())
 	if err != nil {
 		return nil, err
 	}
 	if t == nil { // others come first, and this call would not wait
-		return nil, s.heldNow(ctx, r.Resources)
+		return s.outOfTime(ctx, p, r, nil)
+	}
+	if repeats { // what it repeats is answered soon
+		end = later(end, time.Now().Add(repeatTime))
 	}
 	defer func() { s.queue.leave(t, time.Now()) }()
-	if r.RequestID != "" {
-		s.queue.names(t, requestKey(p, r))
-	}
 	for {
 		wait := time.Until(end)
 		var refusal *headgate.Error
@@ -40,12 +44,8 @@ func (s *Service) acquire(ctx context.Context, p *headgate.Principal, r *Request
 		} else if lookAgain {
 			wait = min(wait, pollEvery)
 		}
-		switch {
-		case time.Until(end) > 0:
-		case refusal != nil:
-			return nil, refusal
-		default:
-			return s.outOfTime(ctx, p, r)
+		if time.Until(end) <= 0 {
+			return s.outOfTime(ctx, p, r, refusal)
 		}
 		if err := pause(ctx, t.wake, wait); err != nil {
 			return nil, &headgate.Error{Code: headgate.CodeCanceled, Outcome: headgate.NotApplied, Err: err, Detail: "The caller went away."}
@@ -53,15 +53,28 @@ func (s *Service) acquire(ctx context.Context, p *headgate.Principal, r *Request
 	}
 }
 
+// repeatTime is how long a call that does not wait does so for another call of
+// the same request that is at work.
+const repeatTime = 2 * time.Second
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
 // outOfTime answers a call that waited for its turn in vain. Its request may
-// have been granted to another call, on another node, meanwhile.
-func (s *Service) outOfTime(ctx context.Context, p *headgate.Principal, r *Request) ([]Grant, error) {
+// have been granted to another call, also on another node, meanwhile.
+func (s *Service) outOfTime(ctx context.Context, p *headgate.Principal, r *Request, refusal *headgate.Error) ([]Grant, error) {
 	mine, err := s.askedBefore(ctx, p, r)
 	switch {
 	case err != nil:
 		return nil, err
 	case mine:
 		return s.try(ctx, p, r)
+	case refusal != nil:
+		return nil, refusal
 	}
 	return nil, s.heldNow(ctx, r.Resources)
 }

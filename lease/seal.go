@@ -194,7 +194,7 @@ func sealFault(err error) string {
 	case code == headgate.CodeFenceConflict:
 		return "it knows another grant with the same epoch"
 	case code == headgate.CodeUnavailable, errors.Is(err, context.DeadlineExceeded):
-		return "it did not answer in time, or transactions under an older grant are in the way"
+		return "it cannot be reached, gave no whole answer in time, or transactions under an older grant are in the way"
 	case headgate.AsError(err) != nil:
 		return string(code)
 	}

@@ -2,8 +2,10 @@ package node
 
 import (
 	"context"
+	"maps"
 	"net"
 	"path/filepath"
+	"slices"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin"
@@ -62,6 +64,11 @@ func (n *Node) findings(context.Context) []api.Finding {
 	}
 	for _, w := range n.warnings {
 		out = append(out, api.Finding{Severity: "warning", What: w})
+	}
+	broken := n.Registry.AllBroken()
+	for _, subject := range slices.Sorted(maps.Keys(broken)) {
+		e := headgate.AsError(broken[subject])
+		out = append(out, api.Finding{Severity: "error", What: "Events of the contract " + subject + " are refused: " + e.Detail, Fix: e.Fix})
 	}
 	if n.cfg.Dev && !n.cfg.Memory && !Loopback(n.cfg.listen()) {
 		out = append(out, api.Finding{Severity: "error", What: "dev mode is reachable from other hosts", Fix: "Use headgate serve."})

@@ -175,6 +175,10 @@ func (n *Node) openContracts(ctx context.Context, _ Options) error {
 			n.warnings = append(n.warnings, fmt.Sprintf("contract %s: %s at %q: %s", c.Subject, w.Code, w.At, w.Detail))
 		}
 	}
+	broken := n.Registry.AllBroken()
+	for _, subject := range slices.Sorted(maps.Keys(broken)) {
+		n.log.Error("a stored contract no longer compiles; its events are refused", "subject", subject, "error", broken[subject])
+	}
 	return n.Registry.LoadGuesses(ctx, &n.guesses)
 }
 

@@ -91,6 +91,9 @@ func (r *run) lookup(ctx context.Context, i int, payload []byte) (*contract.Cont
 	if c := r.p.cfg.Contracts.Lookup(subject); c != nil {
 		return c, nil
 	}
+	if err := r.p.cfg.Contracts.Broken(subject); err != nil {
+		return nil, errorOf(err)
+	}
 	if r.p.cfg.Drafter == nil || headgate.IsAvro(e.DataContentType) { // no schema can be read from Avro
 		return nil, headgate.NewError(headgate.CodeContractUnknown, "subject %s has no contract", subject)
 	}

@@ -45,6 +45,14 @@ type contracts map[string]*contract.Contract
 
 func (c contracts) Lookup(subject string) *contract.Contract { return c[subject] }
 
+// Broken knows one subject whose contract does not compile.
+func (contracts) Broken(subject string) error {
+	if subject == "note.broken" {
+		return headgate.NewError(headgate.CodeContractInvalid, "version 1 of note.broken no longer compiles")
+	}
+	return nil
+}
+
 // Named knows every contract by the id 1 and by its fingerprint.
 func (c contracts) Named(_ context.Context, subject string, f contract.Frame) (*contract.Contract, error) {
 	named := c[subject]

@@ -2,6 +2,7 @@ package perimeter_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -126,6 +127,27 @@ func TestPrepareMends(t *testing.T) {
 	wantCodes(t, b.Results, "ok")
 	if got := string(b.Results[0].Event.Data); got != `{"sub_path":"a"}` || b.Results[0].Mended == "" {
 		t.Errorf("%s %q", got, b.Results[0].Mended)
+	}
+}
+
+// What is sent to a contract that does not compile is refused for that reason,
+// also where drafts are made, and does not count against the rate of roots.
+func TestBrokenContract(t *testing.T) {
+	now := time.Now()
+	d := &drafter{t: t}
+	for _, g := range []*gate{open(t, setup{now: func() time.Time { return now }}), open(t, setup{drafter: d})} {
+		p := helpdesk()
+		p.Roots = headgate.RootRight{Allowed: true, Rate: 1e-6, Burst: 1}
+		for range 3 {
+			res := g.admit(p, event("note.broken", "", `{}`))
+			wantCodes(t, res, "contract_invalid@contract")
+			if !strings.Contains(res[0].Err.Detail, "no longer compiles") {
+				t.Error(res[0].Err)
+			}
+		}
+	}
+	if d.calls != 0 {
+		t.Errorf("%d drafts for a subject that has a contract", d.calls)
 	}
 }
 

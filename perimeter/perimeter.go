@@ -20,6 +20,9 @@ import (
 type Contracts interface {
 	// Lookup returns the latest contract of a subject, or nil.
 	Lookup(subject string) *contract.Contract
+	// Broken returns why a subject has no usable contract although one is
+	// registered, or nil.
+	Broken(subject string) error
 	// Named returns the live version of a subject that a payload's frame
 	// names, or nil when it names none of the subject.
 	Named(ctx context.Context, subject string, f contract.Frame) (*contract.Contract, error)

@@ -249,8 +249,8 @@ func (r *run) isTwin(i int) bool {
 // refuseLate refuses at stage cause or later, unless the event was admitted
 // before: by another submission meanwhile, or by an item before it.
 func (r *run) refuseLate(i int, stage Stage, err *headgate.Error) {
-	if g := r.entries[i].gas; g != nil && err.Code == headgate.CodeContractUnknown {
-		g.Forgive() // that nobody registered the contract is not the sender's doing
+	if g := r.entries[i].gas; g != nil && (err.Code == headgate.CodeContractUnknown || err.Code == headgate.CodeContractInvalid) {
+		g.Forgive() // that nobody registered a contract, or one that compiles, is not the sender's doing
 		r.entries[i].gas = nil
 	}
 	r.release(i)

@@ -3,6 +3,7 @@ package registry
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -38,13 +39,14 @@ type Registry struct {
 	now    func() time.Time
 
 	inUse atomic.Pointer[map[string]*inUse]
+	// broken are the subjects whose latest version does not compile.
+	broken atomic.Pointer[map[string]error]
 
 	// turn serialises registrations that met another one.
 	turn sync.Mutex
 
 	// mu serialises the publication of a changed set, never its readers.
-	mu     sync.Mutex
-	broken map[string]error
+	mu sync.Mutex
 	// compiled keeps compiled versions that are not in use, by subject@version.
 	compiled map[string]*contract.Contract
 }
@@ -78,7 +80,7 @@ func Open(ctx context.Context, cfg Config) (*Registry, error) {
 	}
 	r := &Registry{
 		store: cfg.Store, policy: cfg.Policy, level: level, now: cfg.Now,
-		broken: map[string]error{}, compiled: map[string]*contract.Contract{},
+		compiled: map[string]*contract.Contract{},
 	}
 	if r.now == nil {
 		r.now = time.Now
@@ -106,16 +108,17 @@ func Open(ctx context.Context, cfg Config) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	set := make(map[string]*inUse, len(rows))
+	set, broken := make(map[string]*inUse, len(rows)), map[string]error{}
 	for _, row := range rows {
 		c, err := compileRow(row)
 		if err != nil {
-			r.broken[row.Subject] = err
+			broken[row.Subject] = noLonger(row, err)
 			continue
 		}
 		set[row.Subject] = &inUse{current: c, ids: ids[row.Subject]}
 	}
 	r.inUse.Store(&set)
+	r.broken.Store(&broken)
 	return r, nil
 }
 
@@ -147,12 +150,26 @@ func (r *Registry) Policy() contract.Policy { return r.policy }
 // Len returns how many subjects have a contract in use.
 func (r *Registry) Len() int { return len(*r.inUse.Load()) }
 
-// Broken returns the subjects whose stored contract does not compile, with the
-// reasons. Their events are refused until a new version is registered.
-func (r *Registry) Broken() map[string]error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return maps.Clone(r.broken)
+// Broken returns why a subject that has a contract has none in use: its latest
+// version, stored by an earlier Headgate, does not compile. Otherwise it returns
+// nil. It takes no lock.
+func (r *Registry) Broken(subject string) error { return (*r.broken.Load())[subject] }
+
+// AllBroken returns the subjects whose stored contract does not compile, with
+// the reasons. Their events are refused until a new version is registered.
+func (r *Registry) AllBroken() map[string]error { return maps.Clone(*r.broken.Load()) }
+
+// noLonger is why a stored version is not in use.
+func noLonger(row store.Contract, err error) error {
+	why := err.Error()
+	if e := headgate.AsError(err); e != nil && e.Detail != "" {
+		why = e.Detail
+	}
+	return &headgate.Error{
+		Code: headgate.CodeContractInvalid, Err: err,
+		Detail: fmt.Sprintf("version %d of %s no longer compiles: %s", row.Version, row.Subject, why),
+		Fix:    "Register a new version of the contract, or ask an administrator to; until then its events are refused.",
+	}
 }
 
 // publish brings what Lookup sees of a subject up to the store. The candidate
@@ -190,10 +207,6 @@ func (r *Registry) swap(ctx context.Context, subject string, row store.Contract,
 	if stillFound != found || now.Version != row.Version {
 		return false, nil
 	}
-	delete(r.broken, subject)
-	if broken != nil {
-		r.broken[subject] = broken
-	}
 	set := maps.Clone(*r.inUse.Load())
 	if c != nil {
 		set[subject] = &inUse{current: c, ids: ids}
@@ -201,6 +214,12 @@ func (r *Registry) swap(ctx context.Context, subject string, row store.Contract,
 		delete(set, subject)
 	}
 	r.inUse.Store(&set)
+	faults := r.AllBroken()
+	delete(faults, subject)
+	if broken != nil {
+		faults[subject] = noLonger(row, broken)
+	}
+	r.broken.Store(&faults)
 	return true, nil
 }
 

@@ -298,9 +298,17 @@ func TestBrokenContract(t *testing.T) {
 	if r.Lookup("old") != nil || r.Lookup("good") == nil {
 		t.Error("the broken contract is in use, or the good one is not")
 	}
-	wantCode(t, r.Broken()["old"], headgate.CodeContractInvalid)
+	for _, err := range []error{r.Broken("old"), r.AllBroken()["old"]} {
+		wantCode(t, err, headgate.CodeContractInvalid)
+		if detail := headgate.AsError(err).Detail; !strings.HasPrefix(detail, "version 1 of old no longer compiles: ") {
+			t.Error(detail)
+		}
+	}
+	if err := r.Broken("good"); err != nil {
+		t.Error(err)
+	}
 	register(t, r, "old", schemaA)
-	if r.Lookup("old") == nil || len(r.Broken()) != 0 {
+	if r.Lookup("old") == nil || r.Broken("old") != nil || len(r.AllBroken()) != 0 {
 		t.Error("a new version does not mend the subject")
 	}
 }

@@ -30,6 +30,8 @@ type schemas map[string]*contract.Contract
 
 func (s schemas) Lookup(subject string) *contract.Contract { return s[subject] }
 
+func (schemas) Broken(string) error { return nil }
+
 func (schemas) Named(context.Context, string, contract.Frame) (*contract.Contract, error) {
 	return nil, nil
 }

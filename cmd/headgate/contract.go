@@ -106,6 +106,9 @@ func (a *app) contractList() *cobra.Command {
 				rows := make([][]string, len(all.Contracts))
 				for i, c := range all.Contracts {
 					kind := string(c.Engine)
+					if kind == "" { // the node has none in use: the version does not compile
+						kind = "none, see doctor"
+					}
 					if c.Draft {
 						kind += ", draft"
 					}

@@ -225,6 +225,9 @@ func (o *operator) checkContract(c *gateway.Call) error {
 	}
 	live := o.Registry.Lookup(subject)
 	if live == nil {
+		if err := o.Registry.Broken(subject); err != nil {
+			return err
+		}
 		return headgate.NewError(headgate.CodeContractUnknown, "subject %s has no contract", clipped(subject))
 	}
 	media, _, err := mime.ParseMediaType(c.R.Header.Get("Content-Type"))

@@ -181,11 +181,15 @@ func (a *app) outboxReplay() *cobra.Command {
 				return err
 			}
 			return a.print(map[string]any{"rows": n, "dry_run": dry}, func(w io.Writer) {
+				more := ""
+				if n >= int64(f.Limit) {
+					more = "; there may be more, beyond --limit"
+				}
 				if dry {
-					fmt.Fprintf(w, "%d rows would be replayed\n", n)
+					fmt.Fprintf(w, "%d rows would be replayed%s\n", n, more)
 					return
 				}
-				fmt.Fprintf(w, "%d rows are replayed\n", n)
+				fmt.Fprintf(w, "%d rows are replayed%s\n", n, more)
 			})
 		},
 	}

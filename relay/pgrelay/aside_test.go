@@ -188,6 +188,9 @@ func TestRoleBeyondItsRateStopsNoOther(t *testing.T) {
 	if n := aside(s, "slow"); n < flood/2 || s.InFlight > 4096+512 || s.AsideFull {
 		t.Errorf("%d rows are set aside: %+v", n, s)
 	}
+	if got, err := pgrelay.Inspect(t.Context(), r.db); err != nil || got.Aside < flood/2 {
+		t.Errorf("inspected: %d rows are set aside, %v", got.Aside, err)
+	}
 	for i := range 3 {
 		x.kill(t)
 		n := flood + others/2 + i*100

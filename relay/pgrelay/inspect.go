@@ -50,6 +50,9 @@ type State struct {
 	// Oldest is when the first of them was written.
 	Unproven int64     `json:"unproven"`
 	Oldest   time.Time `json:"oldest,omitzero"`
+	// Aside is how many rows are set aside until their turn comes: the log is
+	// confirmed past them.
+	Aside int64 `json:"aside"`
 
 	now time.Time // by the database's clock, as all times above
 }
@@ -108,6 +111,13 @@ func inspect(ctx context.Context, conn *pgx.Conn) (State, error) {
 		if p.from != nil {
 			*p.into = p.from.UTC()
 		}
+	}
+	if have.revision < asideRevision {
+		return s, nil
+	}
+	err = conn.QueryRow(ctx, `SELECT coalesce(sum(bit_count(bits)), 0)::bigint FROM headgate.outbox_aside`).Scan(&s.Aside)
+	if err != nil {
+		return State{}, sqlError("counting the rows that are set aside", err)
 	}
 	return s, nil
 }

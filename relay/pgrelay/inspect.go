@@ -288,7 +288,7 @@ func slotFindings(s State) []Finding {
 		found = append(found, Finding{Severity: "warning", What: "rows are read from the table: " + s.Repair, Fix: "Wait; if it lasts, see whether the node and its broker work."})
 	}
 	if !s.Active && s.SlotStatus != "missing" {
-		found = append(found, Finding{Severity: "error", What: "no relay reads the slot " + s.Slot, Fix: "Declare the database under outbox in a node's configuration and run it."})
+		found = append(found, Finding{Severity: "error", What: "no relay reads the slot " + s.Slot, Fix: "Declare the database under outbox in a node's configuration and run it. If one runs, ask again in half a minute: it may have just begun, or another session holds its lock."})
 	}
 	if !s.Renewed.IsZero() && s.Active && s.now.Sub(s.Renewed) > time.Minute {
 		found = append(found, Finding{Severity: "error", What: "the relay last renewed its lead at " + s.Renewed.Format(time.RFC3339), Fix: "See the log of the node " + s.Holder + "."})

@@ -90,6 +90,9 @@ func TestWakeReadsAtOnce(t *testing.T) {
 		go func() {
 			for range 2 {
 				changes, err := s.Receive(t.Context())
+				if len(changes) == 1 && changes[0].Kind == relay.Present { // once, when it was opened
+					changes, err = s.Receive(t.Context())
+				}
 				if err != nil || len(changes) != 3 {
 					t.Errorf("%d changes: %v", len(changes), err)
 				}

@@ -21,7 +21,7 @@ import (
 type wire struct {
 	net.Conn
 	fault *atomic.Int32
-	cut   bool
+	cut atomic.Bool
 }
 
 // What a wire does with what is sent next. Each strikes once.
@@ -38,24 +38,24 @@ var errCut = errors.New("the wire is cut")
 func (w *wire) Write(p []byte) (int, error) {
 	switch w.fault.Swap(wireSound) {
 	case loseRequest, cutBeforeSend:
-		w.cut = true
+		w.cut.Store(true)
 		return 0, errors.Join(errCut, w.Conn.Close())
 	case swallow:
-		w.cut = true
+		w.cut.Store(true)
 		return len(p), w.Conn.Close()
 	case loseAnswer:
 		n, err := w.Conn.Write(p)
 		if err == nil {
 			_, err = w.Conn.Read(make([]byte, 1)) // the server has answered
 		}
-		w.cut = true
+		w.cut.Store(true)
 		return n, errors.Join(err, w.Conn.Close())
 	}
 	return w.Conn.Write(p)
 }
 
 func (w *wire) Read(p []byte) (int, error) {
-	if w.cut {
+	if w.cut.Load() {
 		return 0, errCut
 	}
 	return w.Conn.Read(p)

@@ -13,6 +13,7 @@ import (
 var whole = []string{
 	"FROM principals ORDER BY name", "FROM subscriptions ORDER BY name", "FROM quarantine_overflow", "count(*) FROM outbox",
 	"FROM contracts AS c WHERE NOT deleted", "FROM quarantine ORDER BY qid DESC LIMIT ?", "FROM quarantine GROUP BY fingerprint", "FROM quarantine WHERE qid < ? GROUP BY fingerprint",
+	"FROM lease_requests ORDER BY noted DESC LIMIT 1 OFFSET", // no more of them than it may keep
 	"DELETE FROM event_index_chunks", "DELETE FROM event_index_keys", "DELETE FROM event_index_cursors",
 }
 

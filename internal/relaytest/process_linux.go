@@ -217,6 +217,14 @@ func (p process) broker(ctx context.Context) (broker.Broker, error) {
 		cfg = natsbroker.Config{URL: p.NATS, Prefix: p.Prefix, Durability: p.Durability}
 	}
 	br, err := natsbroker.Open(ctx, cfg)
+	// What starts nodes anew in earnest does so until the server answers.
+	for late := time.After(time.Minute); headgate.CodeOf(err) == headgate.CodeUnavailable; br, err = natsbroker.Open(ctx, cfg) {
+		select {
+		case <-late:
+			return nil, err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ import (
 type wire struct {
 	net.Conn
 	fault *atomic.Int32
-	cut atomic.Bool
+	cut   atomic.Bool
 }
 
 // What a wire does with what is sent next. Each strikes once.

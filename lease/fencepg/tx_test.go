@@ -159,8 +159,9 @@ func TestBounds(t *testing.T) {
 	f.Deadline = time.Now().Add(2 * time.Second)
 	err := fencepg.Tx(ctx, pool, f, func(tx pgx.Tx) error {
 		var idle, statement int
-		err := tx.QueryRow(ctx, `SELECT extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000,
-			extract(epoch FROM current_setting('statement_timeout')::interval) * 1000`).Scan(&idle, &statement)
+		err := tx.QueryRow(ctx, `SELECT extract(epoch FROM coalesce(whole, current_setting('idle_in_transaction_session_timeout'))::interval) * 1000,
+			extract(epoch FROM coalesce(whole, current_setting('statement_timeout'))::interval) * 1000
+			FROM current_setting('transaction_timeout', true) AS whole -- since PostgreSQL 17 it bounds both`).Scan(&idle, &statement)
 		if err == nil && (idle > 2000 || idle < 1000 || statement > 2000 || statement < 1000) {
 			t.Errorf("bounds of %d and %d ms, want less than the 2 s that are left", idle, statement)
 		}

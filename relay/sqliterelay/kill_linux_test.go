@@ -107,8 +107,8 @@ func TestKillsCatchConfirmBeforeAck(t *testing.T) {
 	h := newKilling(t)
 	h.Variant = relaytest.Early
 	h.StartWriter()
-	for i := range 8 {
-		h.StartNode("after cursor:" + strconv.Itoa(1+i))
+	for i := range 20 {
+		h.StartNode("after cursor:" + strconv.Itoa(1+i%8))
 		h.AwaitEnd(20 * time.Second) // it kills itself when the cursor has just moved
 	}
 	h.StartNode("")

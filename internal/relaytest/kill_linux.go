@@ -249,6 +249,14 @@ func (h *Killing) once() {
 		h.kills["broker"]++
 		h.kill(h.server)
 		h.StartBroker()
+	case way == 3 && h.server != nil:
+		h.kills["node and stalled broker"]++
+		h.StallBroker()
+		<-time.NewTimer(time.Duration(h.rng.IntN(250)) * time.Millisecond).C
+		h.kill(h.node)
+		h.kill(h.server) // with what was sent and not read yet
+		h.StartBroker()
+		h.StartNode("")
 	case way <= 2:
 		h.kills["writer"]++
 		h.kill(h.writer)

@@ -141,7 +141,8 @@ func (t *tape) appendScalarKey(dst []byte, i int32) []byte {
 	case kindString:
 		return append(append(dst, 's'), t.str(i)...)
 	default:
-		return parseDecimal(t.raw(i)).appendKey(append(dst, 'n'))
+		v := viewNumber(t.raw(i))
+		return v.appendKey(dst)
 	}
 }
 
@@ -190,7 +191,13 @@ func equalNumbers(a, b []byte) bool {
 	if string(a) == string(b) {
 		return true
 	}
-	return string(parseDecimal(a).appendKey(nil)) == string(parseDecimal(b).appendKey(nil))
+	if x, ok := smallInt(a); ok {
+		if y, ok := smallInt(b); ok {
+			return x == y
+		}
+	}
+	va, d := viewNumber(a), parseDecimal(b)
+	return va.compare(&d) == 0
 }
 
 // member is one member of an object, found by its name.

@@ -42,7 +42,7 @@ func (c *fastCompiler) number(set, all schemaSet) int32 {
 			}
 		}
 		if b.multiple != nil {
-			r.multiples = append(r.multiples, newFastMultiple(b.multiple))
+			r.multiples = append(r.multiples, *b.multiple.multiple)
 		}
 	}
 	r.after = newAfter(c.tests(all))

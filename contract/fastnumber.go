@@ -1,9 +1,6 @@
 package contract
 
-import (
-	"math/bits"
-	"strconv"
-)
+import "strconv"
 
 // numberView is a JSON number taken apart where it stands: its value is
 // ±0.d₁d₂… × 10^msd with the digits between first and last, of which neither
@@ -156,64 +153,5 @@ type fastBound struct {
 }
 
 func newFastBound(b *bound, exclusive bool, wrong int) fastBound {
-	f := fastBound{small: b.small, fits: b.fits, exclusive: exclusive, wrong: wrong}
-	n, exact := b.rat.FloatPrec()
-	if !exact {
-		panic("a bound that is no decimal number") // every number in a schema is one
-	}
-	f.decimal = parseDecimal([]byte(b.rat.FloatString(n)))
-	return f
-}
-
-// fastMultiple is a multipleOf: factor × 10^exp, where factor does not end in
-// zero. A factor of 0 stands for one that is too large.
-type fastMultiple struct {
-	bound  *bound
-	factor uint64
-	exp    int
-}
-
-func newFastMultiple(b *bound) fastMultiple {
-	m := fastMultiple{bound: b}
-	n, exact := b.rat.FloatPrec()
-	if !exact {
-		panic("a multiple that is no decimal number") // every number in a schema is one
-	}
-	d := parseDecimal([]byte(b.rat.FloatString(n)))
-	if f, err := strconv.ParseUint(string(d.digits), 10, 64); err == nil {
-		m.factor, m.exp = f, d.exp
-	}
-	return m
-}
-
-// divides reports whether the number is a whole multiple.
-func (m *fastMultiple) divides(v *numberView) bool {
-	if m.factor == 0 {
-		return m.bound.divides(v.raw)
-	}
-	if v.first < 0 {
-		return true
-	}
-	shift := v.low() - m.exp
-	if shift < 0 {
-		return false // a power of ten would have to divide digits that do not end in zero
-	}
-	rem := uint64(0)
-	for _, c := range v.raw[v.first : v.last+1] {
-		if c != '.' {
-			rem = mulAddMod(rem, 10, uint64(c-'0'), m.factor)
-		}
-	}
-	for ; shift > 0 && rem != 0; shift-- {
-		rem = mulAddMod(rem, 10, 0, m.factor)
-	}
-	return rem == 0
-}
-
-// mulAddMod returns (a × b + c) mod m without overflow, for a < m.
-func mulAddMod(a, b, c, m uint64) uint64 {
-	hi, lo := bits.Mul64(a, b)
-	lo, carry := bits.Add64(lo, c, 0)
-	_, rem := bits.Div64((hi+carry)%m, lo, m)
-	return rem
+	return fastBound{decimal: b.dec, small: b.small, fits: b.fits, exclusive: exclusive, wrong: wrong}
 }

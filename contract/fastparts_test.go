@@ -90,7 +90,7 @@ func TestNumberView(t *testing.T) {
 		if rb.Sign() <= 0 {
 			continue
 		}
-		m := newFastMultiple(newBound(rb))
+		m := newMultipleBound(rb).multiple
 		if got, want := m.divides(&v), new(big.Rat).Quo(ra, rb).IsInt(); got != want {
 			t.Fatalf("%s is a multiple of %s: %v, want %v", a, b, got, want)
 		}

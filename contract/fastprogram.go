@@ -142,7 +142,7 @@ type fastNumber struct {
 	keys      map[string]struct{}
 	integer   bool
 	bounds    []fastBound
-	multiples []fastMultiple
+	multiples []multiple
 	after     fastAfter
 }
 

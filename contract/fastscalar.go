@@ -137,8 +137,8 @@ func (s *fastState) numberFits(r *fastNumber, raw []byte, plain bool) bool {
 	}
 	for i := range r.multiples {
 		m := &r.multiples[i]
-		if small && m.bound.fits && m.bound.small != 0 {
-			if n%m.bound.small != 0 {
+		if small && m.small != 0 {
+			if n%m.small != 0 {
 				return false
 			}
 			continue

@@ -395,7 +395,7 @@ func lowerScalars(s *jsonschema.Schema, n *node) {
 		n.numbers = &numberRules{
 			min: newBound(s.Minimum), max: newBound(s.Maximum),
 			exclMin: newBound(s.ExclusiveMinimum), exclMax: newBound(s.ExclusiveMaximum),
-			multiple: newBound(s.MultipleOf),
+			multiple: newMultipleBound(s.MultipleOf),
 		}
 	}
 }

@@ -76,8 +76,8 @@ func isInteger(raw []byte) bool {
 	if _, ok := smallInt(raw); ok {
 		return true
 	}
-	d := parseDecimal(raw)
-	return len(d.digits) == 0 || d.exp >= 0
+	v := viewNumber(raw)
+	return v.isInteger()
 }
 
 // smallInt reads a number written as at most 18 digits.
@@ -104,18 +104,33 @@ func smallInt(raw []byte) (int64, bool) {
 
 // bound is a number in a schema, ready to be compared with.
 type bound struct {
-	rat   *big.Rat
-	small int64
-	fits  bool // small holds the number
+	rat      *big.Rat
+	dec      decimal
+	small    int64
+	fits     bool      // small holds the number
+	multiple *multiple // of multipleOf
 }
 
 func newBound(r *big.Rat) *bound {
 	if r == nil {
 		return nil
 	}
-	b := &bound{rat: r}
+	n, exact := r.FloatPrec()
+	if !exact {
+		panic("a bound that is no decimal number") // every number in a schema is one
+	}
+	b := &bound{rat: r, dec: parseDecimal([]byte(r.FloatString(n)))}
 	if r.IsInt() && r.Num().IsInt64() {
 		b.small, b.fits = r.Num().Int64(), true
+	}
+	return b
+}
+
+// newMultipleBound returns the bound of multipleOf.
+func newMultipleBound(r *big.Rat) *bound {
+	b := newBound(r)
+	if b != nil {
+		b.multiple = newMultiple(b)
 	}
 	return b
 }
@@ -131,15 +146,18 @@ func (b *bound) compare(raw []byte) int {
 		}
 		return 0
 	}
-	return ratOf(raw).Cmp(b.rat)
+	v := viewNumber(raw)
+	return v.compare(&b.dec)
 }
 
-// divides reports whether the payload's number is a multiple of the bound.
+// divides reports whether the payload's number is a multiple of the bound, which
+// is that of multipleOf.
 func (b *bound) divides(raw []byte) bool {
 	if n, ok := smallInt(raw); ok && b.fits && b.small != 0 {
 		return n%b.small == 0
 	}
-	return new(big.Rat).Quo(ratOf(raw), b.rat).IsInt()
+	v := viewNumber(raw)
+	return b.multiple.divides(&v)
 }
 
 // String returns the number in the shortest exact form.

@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/jsontext"
@@ -19,9 +20,14 @@ type avroRead struct {
 	work  int
 	depth int
 	rep   *[]avroFault
-	more  int  // faults that were found and are not in rep
-	most  int  // bytes that the datum may have
-	full  bool // it would have more
+	more  int // faults that were found and are not in rep
+	// counting is set while faults are counted in more alone.
+	counting bool
+	tries    int // of branches, under way
+	memo     map[avroKey]int32
+	rows     []int32 // of faults by branch and of members by field, of what is under way
+	most     int     // bytes that the datum may have
+	full     bool    // it would have more
 }
 
 // avroFault is one fault before it is put into words.
@@ -115,6 +121,10 @@ func (r *avroRead) room(n int) bool {
 
 // note keeps a fault. What is beyond the bound is counted alone.
 func (r *avroRead) note(f avroFault) {
+	if r.counting {
+		r.more++
+		return
+	}
 	if len(*r.rep) >= maxAvroFaults {
 		r.more++
 		return
@@ -122,9 +132,12 @@ func (r *avroRead) note(f avroFault) {
 	*r.rep = append(*r.rep, f)
 }
 
+// goesOn reports whether the pass goes on after a fault.
+func (r *avroRead) goesOn() bool { return r.rep != nil || r.counting }
+
 // fault notes a fault, where faults are asked for.
 func (r *avroRead) fault(code headgate.ViolationCode, n *avroNode, v int32) bool {
-	if r.rep != nil {
+	if r.goesOn() {
 		r.note(avroFault{code: code, n: n, v: v})
 	}
 	return false
@@ -274,7 +287,7 @@ func (r *avroRead) text(n *avroNode, v int32) bool {
 		r.chunk(s)
 		return true
 	}
-	if i := slices.Index(n.symbols, string(s)); i >= 0 {
+	if i := n.symbol(s); i >= 0 {
 		r.long(int64(i))
 		return true
 	}
@@ -287,6 +300,9 @@ func (r *avroRead) binary(n *avroNode, v int32) bool {
 	var b []byte
 	switch k := r.t.values[v].kind; {
 	case k == kindString:
+		if n.op == avroFixed && !r.goesOn() && utf8.RuneCount(r.t.str(v)) != n.size {
+			return false
+		}
 		for _, c := range string(r.t.str(v)) {
 			if c > 0xff {
 				return r.wrongType(n, v)
@@ -378,7 +394,7 @@ func (r *avroRead) list(n *avroNode, v int32) bool {
 			r.chunk(r.t.name(child))
 		}
 		if !r.value(n.item, child) {
-			if ok = false; r.rep == nil || r.work < 0 {
+			if ok = false; !r.goesOn() || r.work < 0 {
 				return false
 			}
 		}
@@ -388,16 +404,26 @@ func (r *avroRead) list(n *avroNode, v int32) bool {
 }
 
 func (r *avroRead) record(n *avroNode, v int32) bool {
-	val := &r.t.values[v]
 	if r.work -= len(n.fields) / 4; r.work < 0 {
 		return false
 	}
-	members := make([]int32, len(n.fields))
+	row := len(r.rows)
+	for range n.fields {
+		r.rows = append(r.rows, 0)
+	}
+	ok := r.fields(n, v, row)
+	r.rows = r.rows[:row]
+	return ok
+}
+
+// fields reads the members of a record, whose places are put behind row.
+func (r *avroRead) fields(n *avroNode, v int32, row int) bool {
+	val, members := &r.t.values[v], r.rows[row:]
 	ok := true
 	for child := v + 1; child < val.next; child = r.t.values[child].next {
 		i := n.field(r.t.name(child))
 		if i < 0 {
-			if ok = false; r.rep == nil {
+			if ok = false; !r.goesOn() {
 				return false
 			}
 			r.fault(headgate.ViolationUnknownProperty, n, child)
@@ -410,7 +436,7 @@ func (r *avroRead) record(n *avroNode, v int32) bool {
 		switch {
 		case members[i] != 0:
 			if !r.value(n.kids[i], members[i]) {
-				if ok = false; r.rep == nil || r.work < 0 {
+				if ok = false; !r.goesOn() || r.work < 0 {
 					return false
 				}
 			}
@@ -423,7 +449,7 @@ func (r *avroRead) record(n *avroNode, v int32) bool {
 			}
 			r.dst = append(r.dst, f.encoded...)
 		default:
-			if ok = false; r.rep == nil {
+			if ok = false; !r.goesOn() {
 				return false
 			}
 			r.note(avroFault{code: headgate.ViolationMissingRequired, n: n, v: v, field: int32(i)})
@@ -448,6 +474,12 @@ func (r *avroRead) wrapped(n *avroNode, v int32) (branch int, child int32) {
 		return -1, 0
 	}
 	name := r.t.name(v + 1)
+	if n.pick != nil {
+		if i, ok := n.pick.byName[string(name)]; ok {
+			return i, v + 1
+		}
+		return -1, 0
+	}
 	for i, k := range n.kids {
 		if k.op != avroNull && k.name == string(name) {
 			return i, v + 1
@@ -458,12 +490,25 @@ func (r *avroRead) wrapped(n *avroNode, v int32) (branch int, child int32) {
 
 // try reads a value as one branch, and takes everything back if it is none.
 func (r *avroRead) try(n *avroNode, branch int, v int32) bool {
-	mark, rep := len(r.dst), r.rep
-	r.rep = nil
+	kid := n.kids[branch]
+	key, keep := r.key(kid, v)
+	if keep {
+		if what, known := r.memo[key]; known && what >= avroFails {
+			r.work--
+			return false
+		}
+	}
+	mark, rep, counting := len(r.dst), r.rep, r.counting
+	r.rep, r.counting = nil, false
+	r.tries++
 	r.long(int64(branch))
-	ok := r.value(n.kids[branch], v)
-	if r.rep = rep; !ok {
+	ok := r.value(kid, v)
+	r.tries--
+	if r.rep, r.counting = rep, counting; !ok {
 		r.dst = r.dst[:mark]
+		if keep && kid.op != avroUnion {
+			r.remember(key, avroFails)
+		}
 	}
 	return ok
 }
@@ -472,54 +517,179 @@ func (r *avroRead) try(n *avroNode, branch int, v int32) bool {
 // type is written bare by us, and so is read bare first; any other is written
 // in Avro's form, and so is read in that form first.
 func (r *avroRead) union(n *avroNode, v int32) bool {
-	wrapped, inner := r.wrapped(n, v)
-	optional := n.optional() != nil
-	if wrapped >= 0 && !optional && r.try(n, wrapped, inner) {
-		return true
+	key, keep := r.key(n, v)
+	what, known := int32(avroFails), false
+	if keep {
+		what, known = r.memo[key]
 	}
-	var likely []int
-	for i, k := range n.kids {
-		if !k.takes(r.t.values[v].kind) || k.op == avroFloat && n.has(avroDouble) {
-			continue
+	wrapped, inner := r.wrapped(n, v)
+	if known && what < avroFails {
+		branch, at := int(-what-1)/2, v
+		if (-what-1)%2 == 1 {
+			at = inner
 		}
-		if r.try(n, i, v) {
+		r.long(int64(branch))
+		return r.value(n.kids[branch], at)
+	}
+	rows := len(r.rows)
+	defer func() { r.rows = r.rows[:rows] }()
+	var least []int32
+	if !known {
+		var ok bool
+		if least, ok = r.branches(n, v, wrapped, inner, key, keep); ok {
 			return true
 		}
-		likely = append(likely, i)
+		if keep {
+			r.remember(key, avroFails)
+		}
+	} else if r.goesOn() {
+		least = r.faults(n, v)
 	}
-	if wrapped >= 0 && optional && r.try(n, wrapped, inner) {
-		return true
-	}
-	switch {
-	case r.rep == nil:
-	case wrapped >= 0:
-		r.value(n.kids[wrapped], inner)
-	case len(likely) == 0:
-		r.wrongType(n, v)
+	switch before := r.more; {
+	case !r.goesOn():
+	case r.counting && known && what > avroFails:
+		r.more += int(what)
 	default:
-		r.explainBranches(n, likely, v)
+		r.explain(n, v, wrapped, inner, least)
+		if found := r.more - before; r.counting && keep && found > 0 {
+			r.remember(key, int32(min(found, 1<<30)))
+		}
 	}
 	return false
 }
 
-// explainBranches reports why the branch does not match that is nearest to
-// match, and of that branch alone.
-func (r *avroRead) explainBranches(n *avroNode, likely []int, v int32) {
-	rep, more := r.rep, r.more
-	var best []avroFault
-	fewest := 0
-	for _, i := range likely {
-		var list []avroFault
-		r.rep, r.more = &list, 0
-		r.value(n.kids[i], v)
-		if found := len(list) + r.more; found > 0 && (best == nil || found < fewest) {
-			best, fewest = list, found
+// branches tries the branches of a union in their order.
+func (r *avroRead) branches(n *avroNode, v int32, wrapped int, inner int32, key avroKey, keep bool) (least []int32, ok bool) {
+	optional := n.optional() != nil
+	taken := func(branch, form int) {
+		if keep && r.tries > 0 {
+			r.remember(key, -int32(1+2*branch+form))
 		}
 	}
-	r.rep, r.more = rep, more+fewest-len(best)
-	for _, f := range best {
-		r.note(f)
+	if wrapped >= 0 && !optional && r.try(n, wrapped, inner) {
+		taken(wrapped, 1)
+		return nil, true
 	}
+	least = r.faults(n, v)
+	s := r.scalar(n, v)
+	for _, i := range n.likely(r.t.values[v].kind) {
+		if least != nil && least[i] > 0 || s.asked && s.rulesOut(n.kids[i], int(i)) {
+			continue
+		}
+		if r.try(n, int(i), v) {
+			taken(int(i), 0)
+			return nil, true
+		}
+	}
+	if wrapped >= 0 && optional && r.try(n, wrapped, inner) {
+		taken(wrapped, 1)
+		return nil, true
+	}
+	return least, false
+}
+
+// avroScalar is what is known of a string before branches are tried.
+type avroScalar struct {
+	asked bool
+	enum  int // the first enum that has the symbol, or -1
+	runes int
+}
+
+func (r *avroRead) scalar(n *avroNode, v int32) (s avroScalar) {
+	if n.pick == nil || r.t.values[v].kind != kindString {
+		return s
+	}
+	text := r.t.str(v)
+	s.asked, s.enum, s.runes = true, -1, utf8.RuneCount(text)
+	if i, ok := n.pick.symbols[string(text)]; ok {
+		s.enum = i
+	}
+	return s
+}
+
+// rulesOut reports whether the string cannot be of the branch.
+func (s *avroScalar) rulesOut(kid *avroNode, branch int) bool {
+	return kid.op == avroEnum && s.enum != branch || kid.op == avroFixed && s.runes != kid.size
+}
+
+// explain reports why no branch of a union matches.
+func (r *avroRead) explain(n *avroNode, v int32, wrapped int, inner int32, least []int32) {
+	likely := n.likely(r.t.values[v].kind)
+	switch {
+	case wrapped >= 0:
+		r.value(n.kids[wrapped], inner)
+		return
+	case len(likely) == 0:
+		r.wrongType(n, v)
+		return
+	}
+	switch best, fewest := r.best(n, v, likely, least); {
+	case best < 0:
+	case r.counting:
+		r.more += fewest
+	default:
+		r.value(n.kids[best], v)
+	}
+}
+
+// best returns the branch that has the fewest faults, the first of several. A
+// branch that was not tried in full has as many as its names have, at least.
+func (r *avroRead) best(n *avroNode, v int32, likely, least []int32) (best, fewest int) {
+	floor := func(i int32) int {
+		if least != nil && least[i] > 1 {
+			return int(least[i])
+		}
+		return 1
+	}
+	nearest := likely[0]
+	if least != nil {
+		for _, i := range likely[1:] {
+			if floor(i) < floor(nearest) {
+				nearest = i
+			}
+		}
+	}
+	best = int(nearest)
+	if fewest = r.count(n.kids[nearest], v); fewest == floor(nearest) {
+		return best, fewest
+	}
+	if fewest == 0 {
+		best = -1
+	}
+	for _, i := range likely {
+		if low := floor(i); i == nearest || best >= 0 && (low > fewest || low == fewest && int(i) > best) {
+			continue
+		}
+		if found := r.count(n.kids[i], v); found > 0 && (best < 0 || found < fewest || found == fewest && int(i) < best) {
+			best, fewest = int(i), found
+		}
+	}
+	return best, fewest
+}
+
+// count returns how many faults a value has as one branch.
+func (r *avroRead) count(kid *avroNode, v int32) int {
+	if r.work < 0 {
+		return 0
+	}
+	if r.t.values[v].kind < kindArray && kid.op != avroUnion {
+		r.work-- // it failed, and a scalar has one fault
+		return 1
+	}
+	key, keep := r.key(kid, v)
+	if what := r.memo[key]; keep && what > avroFails {
+		r.work--
+		return int(what)
+	}
+	mark, rep, counting, more := len(r.dst), r.rep, r.counting, r.more
+	r.rep, r.counting, r.more = nil, true, 0
+	r.value(kid, v)
+	found := r.more
+	r.dst, r.rep, r.counting, r.more = r.dst[:mark], rep, counting, more
+	if keep && found > 0 {
+		r.remember(key, int32(min(found, 1<<30)))
+	}
+	return found
 }
 
 func (n *avroNode) has(op avroOp) bool {

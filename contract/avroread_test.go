@@ -166,7 +166,7 @@ func TestAvroJSONIsBounded(t *testing.T) {
 		{"type":"record","name":"B","fields":[{"name":"n","type":["null","A","B",{"type":"record","name":"C","fields":[{"name":"n","type":["null","A","B","C"]}]}]}]},"C"]}]}`)
 	deep := strings.Repeat(`{"n":`, 50) + `1` + strings.Repeat(`}`, 50)
 	v := c.Check([]byte(deep))
-	if v == nil || v.Violations[0].Code != headgate.ViolationTooComplex {
+	if v == nil || v.Violations[0].Code != headgate.ViolationWrongType || v.Violations[0].At != strings.Repeat("/n", 50) {
 		t.Errorf("%+v", v)
 	}
 	if v := c.Check([]byte(strings.Repeat(`{"n":`, 64) + `{"n":null}` + strings.Repeat(`}`, 64))); v == nil {

@@ -57,7 +57,10 @@ type avroNode struct {
 	name      string // of a named type in full; of any other the type's name
 	label     string // the logical type as written, if it is one we know
 	fields    []avroField
-	index     map[string]int // of fields, by name
+	index     map[string]int // of fields, by name; of symbols
+	id        int            // equal types share it; 0 while there is none
+	meant     [kinds][]int32 // of a union: the branches that a value of a JSON type may mean
+	pick      *avroPick      // of a union
 	symbols   []string
 	doc       string
 	sensitive bool   // marked
@@ -171,6 +174,7 @@ func lowerAvro(parsed *avro.Schema, schema []byte, bundled bool, rsn *reasons) (
 	if l.defaults(); !rsn.empty() {
 		return nil, nil
 	}
+	l.identify()
 	for _, n := range l.all {
 		if n.op == avroRecord {
 			l.flatten(n)
@@ -270,6 +274,10 @@ func (l *avroLowering) lowerNamed(n *avroNode, s *avro.SchemaNode, space string)
 	case "enum":
 		n.op, n.symbols, n.size = avroEnum, s.Symbols, len(s.Symbols)
 		l.ignored(s, n.at, "an enum")
+		n.index = make(map[string]int, n.size)
+		for i, name := range n.symbols {
+			n.index[name] = i
+		}
 		if n.size == 0 {
 			l.rsn.add(n.at, "an enum needs at least one symbol")
 		}
@@ -439,9 +447,9 @@ func (l *avroLowering) flatten(n *avroNode) {
 func (n *avroNode) describe() string {
 	switch {
 	case n.op == avroEnum:
-		quoted := make([]string, 0, len(n.symbols))
-		for _, s := range n.symbols {
-			quoted = append(quoted, clipQuote(s))
+		quoted := make([]string, len(n.symbols)) // the rest is only counted
+		for i, s := range n.symbols[:min(len(n.symbols), maxListed)] {
+			quoted[i] = clipQuote(s)
 		}
 		return oneOfWords(quoted)
 	case n.op == avroFixed:

@@ -3,6 +3,8 @@ package headgate
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"time"
 )
 
@@ -104,13 +106,26 @@ func NewError(code Code, format string, args ...any) *Error {
 	return e
 }
 
-// Error returns the code, the detail and the cause.
+// Error returns the code and the detail: what clients may see.
 func (e *Error) Error() string {
 	s := string(e.Code)
 	if e.Detail != "" {
 		s += ": " + e.Detail
 	}
 	return s
+}
+
+// LogValue is what log/slog writes: Error, and the cause, which clients do not
+// see.
+func (e *Error) LogValue() slog.Value {
+	text := e.Error()
+	if e.Err == nil {
+		return slog.StringValue(text)
+	}
+	if cause := e.Err.Error(); !strings.Contains(text, cause) {
+		text += ": " + cause
+	}
+	return slog.StringValue(text)
 }
 
 // Unwrap returns the cause.

@@ -192,6 +192,7 @@ func (c *Call) settled(asked []router.Settlement, settled []router.Settled) erro
 			resp.Settled++
 		} else {
 			resp.Open++
+			c.logCause(s.Err)
 			r.Status, r.Refusal = s.Err.Info().Status, api.NewRefusal(s.Err)
 			if first == nil {
 				first = s.Err

@@ -25,6 +25,7 @@ type Gateway struct {
 	work   *budget
 	waits  *budget
 	tails  atomic.Int64
+	causes causes
 
 	mu       sync.Mutex
 	draining bool

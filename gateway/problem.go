@@ -22,9 +22,7 @@ func (c *Call) fail(err error) {
 
 func (c *Call) failStatus(status int, err error) {
 	e := publicError(err)
-	if e.Code == headgate.CodeInternal {
-		c.g.cfg.Log.Error("request failed", "request", c.RequestID, "error", err, "cause", e.Err)
-	}
+	c.logCause(e)
 	p := api.NewProblem(e, c.RequestID)
 	p.Status = status
 	c.problem(p)

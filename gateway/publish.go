@@ -161,6 +161,7 @@ func (g *Gateway) publishOne(c *Call, tokens []string, media string) error {
 
 // refused answers with the problem of one event.
 func (c *Call) refused(item perimeter.Item, res perimeter.Result) {
+	c.logCause(res.Err)
 	p := api.NewProblem(res.Err, c.RequestID)
 	p.ID = eventID(&item, &res)
 	p.Stage, p.Quarantine = res.Stage, res.QID

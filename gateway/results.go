@@ -132,6 +132,8 @@ func (s *sink) status(stopped bool) int {
 // results answers a request of several events.
 func (c *Call) results(s *sink, stopped *headgate.Error) error {
 	status := s.status(stopped != nil)
+	c.logCause(s.first)
+	c.logCause(stopped)
 	head := `{"accepted":` + strconv.Itoa(s.accepted) + `,"refused":` + strconv.Itoa(s.refused) + `,"results":[`
 	tail := []byte("]}\n")
 	h := c.W.Header()

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/headgate/headgate"
@@ -74,7 +75,7 @@ func (s *Service) endLeft(ctx context.Context, left *store.Lease) error {
 		return err
 	})
 	if err != nil {
-		return headgate.NewError(headgate.CodeUnavailable, "the lease on %q was not ended, it runs out: %v", left.Resource, err)
+		return &headgate.Error{Code: headgate.CodeUnavailable, Detail: fmt.Sprintf("the lease on %q was not ended, it runs out", left.Resource), Err: err}
 	}
 	s.changed(&freed)
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -236,6 +237,9 @@ func (r *Relay) Run(ctx context.Context) error {
 func message(err error) string {
 	if err == nil {
 		return "the session ended"
+	}
+	if _, network := errors.AsType[*net.OpError](err); network && headgate.AsError(err) == nil {
+		return "the connection to the database broke" // viewers read it: the log has the rest
 	}
 	return err.Error()
 }

@@ -378,7 +378,7 @@ func (s *sub) answered(x *settling, err error) {
 			x.c.lost = true
 		}
 		if x.out.Err = headgate.AsError(err); x.out.Err == nil {
-			x.out.Err = headgate.NewError(headgate.CodeUnavailable, "the settlement could not be stored: %v", err)
+			x.out.Err = &headgate.Error{Code: headgate.CodeUnavailable, Detail: "the settlement could not be stored", Err: err}
 		}
 		s.reopen(x.c)
 		return

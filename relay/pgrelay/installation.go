@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/headgate/headgate"
@@ -93,7 +94,11 @@ func sqlError(doing string, err error) error {
 		}
 		return mine
 	}
-	return &headgate.Error{Code: headgate.CodeUnavailable, Detail: doing + ": " + err.Error(), Err: err}
+	text := err.Error()
+	if _, network := errors.AsType[*net.OpError](err); network {
+		text = "the connection broke" // whereto is for the log
+	}
+	return &headgate.Error{Code: headgate.CodeUnavailable, Detail: doing + ": " + text, Err: err}
 }
 
 // refusal turns what the functions of schema headgate refuse into an argument's

@@ -70,17 +70,21 @@ func unknownError(err error) error {
 }
 
 // connectError gives a failure to connect its code: what an operator has to
-// mend is invalid_config, the rest unavailable.
+// mend is invalid_config, the rest unavailable. Clients see it: where the server
+// is stands in the cause alone.
 func connectError(where string, err error) error {
 	if e := headgate.AsError(err); e != nil {
 		return e
 	}
-	e := headgate.NewError(headgate.CodeUnavailable, "the store cannot reach PostgreSQL at %s: %v", where, short(err))
-	e.Outcome, e.Err = headgate.NotApplied, err
+	e := &headgate.Error{
+		Code: headgate.CodeUnavailable, Outcome: headgate.NotApplied,
+		Detail: "the store's database cannot be reached", Err: &unreached{where: where, err: err},
+	}
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) {
 		return e
 	}
+	e.Detail = "the store's database refuses the connection (SQLSTATE " + sqlstore.Clip(refused.Code) + ")"
 	switch refused.Code {
 	case "28P01", "28000":
 		e.Code, e.Fix = headgate.CodeInvalidConfig, "Correct the user and the password in store.url."
@@ -90,6 +94,44 @@ func connectError(where string, err error) error {
 		e.Code, e.Fix = headgate.CodeInvalidConfig, "Let the user CREATE in the database, or create the schema for it and make it the owner."
 	}
 	return e
+}
+
+// unreached is the cause of a failure to connect, for logs and for who opens
+// the store: where the server is, and what happened.
+type unreached struct {
+	where string
+	err   error
+}
+
+func (u *unreached) Error() string {
+	return fmt.Sprintf("the store cannot reach PostgreSQL at %s: %s", u.where, short(u.err))
+}
+
+func (u *unreached) Unwrap() error { return u.err }
+
+// openError is for who opens the store, on the host of the node: it says where
+// the server is.
+func openError(err error) error {
+	e := headgate.AsError(err)
+	if e == nil {
+		return err
+	}
+	if cause, ok := errors.AsType[*unreached](e.Err); ok {
+		told := *e
+		told.Detail = cause.Error()
+		return &told
+	}
+	return err
+}
+
+// laterError is for a connection that an open store makes. What is wrong with
+// the server by then is no fault of whoever called the node, and may pass.
+func laterError(err error) error {
+	e := headgate.AsError(err)
+	if e == nil || e.Code != headgate.CodeInvalidConfig {
+		return err
+	}
+	return &headgate.Error{Code: headgate.CodeUnavailable, Outcome: headgate.NotApplied, Detail: e.Detail, Err: errors.Join(e.Err, errors.New(e.Fix))}
 }
 
 // short returns the last line of an error, or the server's words, without the

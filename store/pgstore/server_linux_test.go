@@ -8,8 +8,10 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -114,6 +116,45 @@ func TestOutsideServerCrash(t *testing.T) {
 	t.Logf("%d answers", a.n)
 }
 
+// TestOutsideErrorsHideTheServer: while the server is away, what clients are
+// told says neither where it is nor as whom the node connects; the log is told.
+func TestOutsideErrorsHideTheServer(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	s := openTest(t, Config{URL: server.URL(), Schema: "headgate", ConnectTimeout: time.Second})
+	if err := s.Update(t.Context(), put("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.View(t.Context(), look); err != nil {
+		t.Fatal(err)
+	}
+	at, err := url.Parse(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Crash()
+	for round := range 3 {
+		for _, err := range []error{s.Update(t.Context(), put("b")), s.View(t.Context(), look)} {
+			e := headgate.AsError(err)
+			if e == nil || e.Info().Status != 503 {
+				t.Fatalf("without a server: %v", err)
+			}
+			for _, hidden := range []string{at.Hostname(), at.Port(), at.User.Username()} {
+				if strings.Contains(e.Detail, hidden) {
+					t.Errorf("a client reads %q in %q", hidden, e.Detail)
+				}
+			}
+			var log strings.Builder
+			slog.New(slog.NewTextHandler(&log, nil)).Warn("failed", "error", err)
+			// Of the first ones the connection breaks, the others make one.
+			if round > 0 && !strings.Contains(log.String(), at.Host) {
+				t.Errorf("the log does not say where: %s", log.String())
+			}
+		}
+	}
+	wantCode(t, tryOpen(t, Config{URL: server.URL()}), headgate.CodeUnavailable, at.Host) // an operator reads it
+}
+
 // TestOutsideUnfitServers opens servers that would lose what they answered, or
 // cannot be written to.
 func TestOutsideUnfitServers(t *testing.T) {
@@ -141,8 +182,10 @@ func TestOutsideStandby(t *testing.T) {
 	server.Stop()
 	server.Demote()
 	server.Restart()
-	for _, err := range []error{tryOpen(t, Config{URL: server.URL()}), s.Update(t.Context(), put("b")), s.View(t.Context(), look)} {
-		wantCode(t, err, headgate.CodeInvalidConfig, "standby")
+	wantCode(t, tryOpen(t, Config{URL: server.URL()}), headgate.CodeInvalidConfig, "standby")
+	for _, err := range []error{s.Update(t.Context(), put("b")), s.View(t.Context(), look)} {
+		// Not the caller's fault: it may try again.
+		wantCode(t, err, headgate.CodeUnavailable, "standby")
 	}
 	pgtest.Exec(t, server.URL(), "SELECT pg_promote()")
 	if err := s.Update(t.Context(), put("c")); err != nil {

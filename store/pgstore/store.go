@@ -115,13 +115,13 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s.queue = sqlstore.NewQueue()
 	c, err := s.first(ctx)
 	if err != nil {
-		return nil, err
+		return nil, openError(err)
 	}
 	begin := []string{sqlBegin, s.lock}
 	if cfg.optimistic {
 		begin = []string{"BEGIN ISOLATION LEVEL SERIALIZABLE"}
 	}
-	s.writer = &writer{dial: func() (*conn, error) { return s.connectWriter(context.Background()) }, conn: c, begin: begin, queue: s.queue, log: cfg.Logger, ended: make(chan struct{})}
+	s.writer = &writer{dial: s.redial, conn: c, begin: begin, queue: s.queue, log: cfg.Logger, ended: make(chan struct{})}
 	s.readers = newReaders(cfg.Readers, cfg.Logger, s.connectReader)
 	go s.writer.run()
 	return s, nil
@@ -172,12 +172,18 @@ func (s *Store) connectWriter(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
+// redial is connectWriter for a store that is open.
+func (s *Store) redial() (*conn, error) {
+	c, err := s.connectWriter(context.Background())
+	return c, laterError(err)
+}
+
 func (s *Store) connectReader(ctx context.Context) (*conn, error) {
 	c, err := s.connect(ctx, readerSession)
 	if err != nil && ctx.Err() != nil {
 		return nil, sqlstore.Abandoned(ctx)
 	}
-	return c, err
+	return c, laterError(err)
 }
 
 // where names the server without the user.

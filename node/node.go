@@ -56,6 +56,7 @@ type Node struct {
 	admin    string // dev's admin token
 	warnings []string
 	ready    readiness
+	look     storeLook
 	owned    owned
 	guesses  contract.Guesses
 	closers  []func()
@@ -344,6 +345,7 @@ func Loopback(addr string) bool {
 // closing it again does nothing.
 func (n *Node) Close(ctx context.Context) error {
 	var errs []error
+	n.look.wait()
 	if n.Quarantine != nil && n.Store != nil {
 		errs = append(errs, n.Quarantine.Close(ctx))
 	}

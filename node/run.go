@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -19,44 +18,6 @@ import (
 
 // trimEvery is how often retention looks for events to trim.
 const trimEvery = time.Minute
-
-// readiness says whether requests may come.
-type readiness struct{ on atomic.Bool }
-
-// check returns why the node is not ready.
-func (r *readiness) check(context.Context) error {
-	if !r.on.Load() {
-		return headgate.NewError(headgate.CodeUnavailable, "the node is starting or draining")
-	}
-	return nil
-}
-
-// checkReady returns why the node takes no work.
-func (n *Node) checkReady(ctx context.Context) error {
-	if err := n.ready.check(ctx); err != nil {
-		return err
-	}
-	return n.brokerHealth()
-}
-
-// brokerHealth returns why nothing can be stored since the disk failed, as far
-// as the driver says so.
-func (n *Node) brokerHealth() error {
-	if b, ok := n.Broker.(interface{ Healthy() error }); ok {
-		return b.Healthy()
-	}
-	return nil
-}
-
-// brokerRefuses returns why new events are refused at present, as far as the
-// driver says so: also a disk that is nearly full, on which what is stored can
-// still be delivered, so that the node stays ready.
-func (n *Node) brokerRefuses() error {
-	if b, ok := n.Broker.(interface{ Refuses() error }); ok {
-		return b.Refuses()
-	}
-	return n.brokerHealth()
-}
 
 // Listen opens the listener of the configured address. An address that other
 // hosts reach is allowed: every request needs a token there as well.

@@ -44,12 +44,9 @@ func compileAvroContract(subject string, version int, schema []byte, opts *Compi
 		schema: bytes.Clone(prog.text), policy: pol, avro: prog,
 		tapes: &sync.Pool{New: func() any { return new([]value) }},
 	}
+	prog.policy = pol
 	c.ref = headgate.ContractRef{
 		Subject: subject, Version: version, Digest: avroDigest(canon, pol), Draft: opts.Draft, Engine: headgate.EngineFast,
-	}
-	if prog.twin, err = c.newTwin(); err != nil && prog.sensitive {
-		return nil, nil, headgate.NewError(headgate.CodeContractInvalid,
-			"the schema marks values as sensitive, and is too large for finding them in payloads: %s", headgate.AsError(err).Detail)
 	}
 	return c, boundWarnings(warnings), nil
 }

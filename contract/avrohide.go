@@ -21,7 +21,7 @@ func (p *avroProgram) hider(t *tape) *evaluator {
 	if !p.sensitive {
 		return nil
 	}
-	e := newEvaluator(p.twin.prog, t)
+	e := newEvaluator(p.twin().prog, t)
 	e.hideSensitive()
 	return e
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/twmb/avro"
 )
@@ -93,8 +94,10 @@ type avroProgram struct {
 	fingerprint uint64
 	text        []byte // the schema with everything that it refers to
 	repair      RepairMode
-	sensitive   bool      // something is marked
-	twin        *Contract // of the JSON form; nil when there is none, and nothing is marked
+	sensitive   bool   // something is marked
+	policy      Policy // of the contract
+	twinOnce    sync.Once
+	twinMade    *Contract // by twin
 }
 
 // Bounds of Avro schemas and of the work of a check.

@@ -31,7 +31,7 @@ type Contract struct {
 	repairs   *sync.Pool // of *repairer
 
 	// takes decides on mended payloads where the contract stands for another.
-	takes func(payload []byte, d *draft) bool
+	takes func(text []byte) bool
 }
 
 // engine decides payloads. What it accepts, the general engine must accept too;

@@ -197,7 +197,14 @@ func (e *evaluator) apply(n *node, v int32, ev *evals, rep *report) bool {
 // nothing more is worth saying about the value.
 func (e *evaluator) head(n *node, v int32) (code headgate.ViolationCode, keyword string) {
 	k := e.t.values[v].kind
-	if n.types != 0 && n.types&(1<<k) == 0 {
+	switch {
+	case n.reads != nil && k == kindString:
+		s := e.t.str(v)
+		e.work += len(s) / 16
+		if !n.reads(s) {
+			return headgate.ViolationWrongType, "type"
+		}
+	case n.types != 0 && n.types&(1<<k) == 0:
 		if k != kindNumber || n.types&typeInteger == 0 || !isInteger(e.t.raw(v)) {
 			return headgate.ViolationWrongType, "type"
 		}
@@ -359,7 +366,11 @@ func (e *evaluator) anyOf(n *node, v int32, ev *evals, rep *report) bool {
 			break
 		}
 	}
-	if !matched && rep != nil && !e.over() {
+	switch {
+	case matched || rep == nil || e.over():
+	case e.wrapped(n.anyOf, v) != nil:
+		e.eval(e.wrapped(n.anyOf, v), v, nil, rep)
+	default:
 		e.explainUnion(n, n.anyOf, "anyOf", v, rep)
 	}
 	return matched

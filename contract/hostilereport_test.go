@@ -92,10 +92,7 @@ func TestAvroTwinLooksAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	twin := c.avro.twin
-	if twin == nil {
-		t.Fatal("the contract has no twin")
-	}
+	twin := c.avro.twin()
 	r := &repairer{}
 	r.begin(twin, []byte(payload), nil)
 	d, fault := twin.examine([]byte(payload), r.work)

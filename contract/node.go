@@ -33,6 +33,9 @@ type node struct {
 	array   *arrayRules
 	strings *stringRules
 	numbers *numberRules
+	// reads says, in a twin, which strings are values of the schema, whatever
+	// its types say; nil: they say it.
+	reads func(text []byte) bool
 
 	unevalProps, unevalItems *node
 
@@ -53,6 +56,9 @@ type union struct {
 	branches []*node
 	// disc chooses the branch by a property, where the branches allow it.
 	disc *discriminator
+	// wrapped are, in a twin, the branches in Avro's own form, by the name of
+	// the only member that they have.
+	wrapped map[string]*node
 }
 
 type objectRules struct {

@@ -167,7 +167,7 @@ func (r *repairer) mend(payload []byte, level repairLevel) *draft {
 		x := r.examine(d.text)
 		switch {
 		case x.valid:
-			if len(d.Steps) == 0 || len(d.text) > maxRepairPayload || r.c.takes != nil && !r.c.takes(payload, d) {
+			if len(d.Steps) == 0 || len(d.text) > maxRepairPayload || r.c.takes != nil && !r.c.takes(d.text) {
 				return nil
 			}
 			return d

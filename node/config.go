@@ -209,8 +209,8 @@ type SealTarget struct {
 	// Table is a fence table of package fencetable, where there are no guards
 	// of headgate lease fence-table.
 	Table string `yaml:"table"`
-	// Audience is what a service calls itself in lease tokens; default the
-	// target's name.
+	// Audience is what a service calls itself in lease tokens, and no other
+	// target; default the target's name.
 	Audience string `yaml:"audience"`
 }
 

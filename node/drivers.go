@@ -16,6 +16,10 @@ import (
 type Drivers struct {
 	Stores  map[string]func(context.Context, StoreOptions) (store.Store, error)
 	Brokers map[string]func(context.Context, BrokerOptions) (broker.Broker, error)
+	// CheckStore and CheckBroker say by the same names, where a driver can tell,
+	// why it would not open by its options alone. They reach nothing.
+	CheckStore  map[string]func(StoreOptions) error
+	CheckBroker map[string]func(BrokerOptions) error
 	// Outboxes are sources of relays by the scheme of their URL. They connect
 	// when the relay runs.
 	Outboxes map[string]func(OutboxOptions) (relay.Source, error)

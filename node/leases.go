@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -17,7 +18,7 @@ import (
 // databases are reached when they are sealed: one that is down keeps no node
 // from starting.
 func (n *Node) openLeases(ctx context.Context, opts Options) error {
-	seals := map[string]lease.Target{}
+	seals, heard := map[string]lease.Target{}, map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(n.cfg.Leases.Seal)) {
 		target := n.cfg.Leases.Seal[name]
 		url, err := target.URL.Resolve()
@@ -35,6 +36,10 @@ func (n *Node) openLeases(ctx context.Context, opts Options) error {
 		o := SealOptions{URL: url, Schema: target.Schema, Table: target.Table}
 		if isHTTP(url) {
 			o.Audience = cmp.Or(target.Audience, name)
+			if other := heard[o.Audience]; other != "" {
+				return headgate.NewError(headgate.CodeInvalidConfig, "leases.seal.%s.audience: %s", name, sharedAudience(other))
+			}
+			heard[o.Audience] = name
 		}
 		seal, closeTarget, err := open(o)
 		if err != nil {
@@ -50,9 +55,16 @@ func (n *Node) openLeases(ctx context.Context, opts Options) error {
 
 // validateSeals reports what is wrong with the targets to seal.
 func (l *Loaded) validateSeals(p *problems) {
+	heard := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(l.Leases.Seal)) {
 		target := l.Leases.Seal[name]
 		at := joinPath("leases.seal", name)
+		if a := target.Audience; a != "" || isHTTP(string(target.URL)) {
+			if a = cmp.Or(a, name); heard[a] != "" {
+				p.add(at+".audience", "%s", sharedAudience(heard[a]))
+			}
+			heard[a] = name
+		}
 		if !lease.ValidTarget(name) {
 			p.add(at, "a target is 1 to 64 letters, digits, \".\", \"_\", \":\", \"/\" and \"-\"")
 		}
@@ -74,6 +86,12 @@ func (l *Loaded) validateSeals(p *problems) {
 			p.add(at+".table", "goes without schema: the functions there have a table of their own")
 		}
 	}
+}
+
+// sharedAudience refuses a second service of one audience: the token that tells
+// the one of a lease would be good at the other, before that knows of it.
+func sharedAudience(other string) string {
+	return "the target " + other + " has this audience, too; give each service one of its own"
 }
 
 // urlProblem says what is wrong with a resolved URL, "" when nothing is.
@@ -105,12 +123,20 @@ func (t *SealTarget) serviceProblem(raw string) string {
 	switch {
 	case err != nil || u.Hostname() == "" || u.Fragment != "":
 		return "want a URL such as https://HOST/PATH"
+	case u.Port() != "" && !ValidPort(u.Port()):
+		return "want a port from 1 to 65535"
 	case u.User != nil:
 		return "a service has no user in its URL: the lease's token is the right to seal"
 	case t.Schema != "" || t.Table != "":
 		return "a service has no schema and no table"
 	}
 	return ""
+}
+
+// ValidPort reports whether text is the number of a port that can be called.
+func ValidPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
 }
 
 // addLeaseGauges adds what the leases of this node did since it started.

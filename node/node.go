@@ -106,16 +106,24 @@ func (n *Node) openStore(ctx context.Context, opts Options) error {
 	if err != nil {
 		return err
 	}
-	url, err := n.cfg.Store.URL.Resolve()
+	o, err := n.cfg.storeOptions(opts)
 	if err != nil {
-		return headgate.NewError(headgate.CodeInvalidConfig, "store.url: %v", err)
+		return err
 	}
-	opened, err := open(ctx, StoreOptions{Dir: filepath.Join(dir, "store"), URL: url, Memory: n.cfg.Memory, Relaxed: n.cfg.Durability == "relaxed", Log: n.log})
+	opened, err := open(ctx, o)
 	if err != nil {
 		return err // what came with it may be a nil pointer in the interface, which Close must not find
 	}
 	n.Store = opened
 	return nil
+}
+
+func (l *Loaded) storeOptions(opts Options) (StoreOptions, error) {
+	url, err := l.Store.URL.Resolve()
+	if err != nil {
+		return StoreOptions{}, headgate.NewError(headgate.CodeInvalidConfig, "store.url: %v", err)
+	}
+	return StoreOptions{Dir: filepath.Join(l.dataDir(), "store"), URL: url, Memory: l.Memory, Relaxed: l.Durability == "relaxed", Log: opts.Log}, nil
 }
 
 // pick returns the named driver, or the default one.
@@ -196,13 +204,6 @@ func (l *Loaded) contracts(ctx context.Context, st store.Store) (*registry.Regis
 		return nil, nil, fmt.Errorf("contracts.dir %s: %w", l.Contracts.Dir, err)
 	}
 	return r, loaded, nil
-}
-
-// CheckContracts returns why a node could not register the contracts of
-// contracts.dir. It writes to the store, which should be an empty one.
-func (l *Loaded) CheckContracts(ctx context.Context, st store.Store) error {
-	_, _, err := l.contracts(ctx, st)
-	return err
 }
 
 func (n *Node) openBroker(ctx context.Context, opts Options) error {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -91,27 +92,40 @@ func OwnerOfOutside(ctx context.Context, cfg *Loaded, opts Options) (o broker.Ow
 
 // openBroker opens the configured broker.
 func (l *Loaded) openBroker(ctx context.Context, opts Options) (broker.Broker, error) {
-	otherwise := "nats"
-	if l.Memory {
-		otherwise = "memory"
-	}
-	open, err := pick(opts.Drivers.Brokers, l.Broker.Driver, otherwise, "broker")
+	_, open, err := l.brokerDriver(opts)
 	if err != nil {
 		return nil, err
 	}
-	url, err := l.Broker.URL.Resolve()
+	o, err := l.brokerOptions(opts)
 	if err != nil {
-		return nil, headgate.NewError(headgate.CodeInvalidConfig, "broker.url: %v", err)
+		return nil, err
 	}
-	opened, err := open(ctx, BrokerOptions{
-		Dir: filepath.Join(l.dataDir(), "broker"), URL: url, Credentials: l.Broker.Credentials, Prefix: l.Broker.Prefix,
-		Replicas: l.Broker.Replicas, Relaxed: l.Durability == "relaxed", Log: opts.Log,
-		MaxEventBytes: l.maxEventBytes(),
-	})
+	opened, err := open(ctx, o)
 	if err != nil {
 		return nil, err // as in openStore
 	}
 	return opened, nil
+}
+
+func (l *Loaded) brokerDriver(opts Options) (name string, open func(context.Context, BrokerOptions) (broker.Broker, error), err error) {
+	name = cmp.Or(l.Broker.Driver, "nats")
+	if l.Memory {
+		name = cmp.Or(l.Broker.Driver, "memory")
+	}
+	open, err = pick(opts.Drivers.Brokers, name, "", "broker")
+	return name, open, err
+}
+
+func (l *Loaded) brokerOptions(opts Options) (BrokerOptions, error) {
+	url, err := l.Broker.URL.Resolve()
+	if err != nil {
+		return BrokerOptions{}, headgate.NewError(headgate.CodeInvalidConfig, "broker.url: %v", err)
+	}
+	return BrokerOptions{
+		Dir: filepath.Join(l.dataDir(), "broker"), URL: url, Credentials: l.Broker.Credentials, Prefix: l.Broker.Prefix,
+		Replicas: l.Broker.Replicas, Relaxed: l.Durability == "relaxed", Log: opts.Log,
+		MaxEventBytes: l.maxEventBytes(),
+	}, nil
 }
 
 // owned is what a running node knows of its right to the streams.

@@ -121,7 +121,7 @@ func (l *Loaded) validateNode(p *problems) {
 	if l.Version != 0 && l.Version != 1 {
 		p.add("version", "this build reads version 1, not %d", l.Version)
 	}
-	if _, _, err := net.SplitHostPort(l.listen()); err != nil {
+	if _, port, err := net.SplitHostPort(l.listen()); err != nil || !listenable(port) {
 		p.add("listen", "want HOST:PORT, not %q", clip([]byte(l.Listen)))
 	}
 	for i, name := range l.Hosts {
@@ -276,6 +276,13 @@ func (l *Loaded) validatePrincipals(p *problems) {
 			p.add(path+".token", "holds a secret; write env:NAME or file:PATH instead")
 		}
 	}
+}
+
+// listenable reports whether text is a port to listen on: 0 is any, and a name
+// is one that the system knows.
+func listenable(port string) bool {
+	_, err := net.LookupPort("tcp", port)
+	return err == nil
 }
 
 func (l *Loaded) listen() string {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 
@@ -17,37 +16,29 @@ func (a *app) checkCommand() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := a.loadConfig(args[0])
-			if err == nil {
-				err = checkContracts(cmd.Context(), cfg)
+			if err != nil {
+				return err
 			}
+			notes, err := node.Check(cmd.Context(), cfg, node.Options{Drivers: drivers()})
 			if err != nil {
 				return err
 			}
 			out := map[string]any{"valid": true, "file": args[0]}
-			owner := foreseenOwner(cmd.Context(), cfg)
-			if owner != "" {
-				out["notes"] = []string{owner}
+			if owner := foreseenOwner(cmd.Context(), cfg); owner != "" {
+				notes = append(notes, owner)
+			}
+			if len(notes) > 0 {
+				out["notes"] = notes
 			}
 			return a.print(out, func(w io.Writer) {
 				fmt.Fprintf(w, "%s is valid\n", args[0])
-				if owner != "" {
-					fmt.Fprintf(w, "note: %s\n", owner)
+				for _, note := range notes {
+					fmt.Fprintf(w, "note: %s\n", plain(note))
 				}
 				a.next("headgate serve --config %s", args[0])
 			})
 		},
 	}
-}
-
-// checkContracts registers the declared contracts in a store that keeps
-// nothing, by the rules of the node.
-func checkContracts(ctx context.Context, cfg *node.Loaded) error {
-	st, err := openSQLite(ctx, node.StoreOptions{Memory: true})
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	return cfg.CheckContracts(ctx, st)
 }
 
 func (a *app) configCommand() *cobra.Command {

@@ -3,8 +3,12 @@ package main
 import (
 	"context"
 	"database/sql"
+	"net/url"
 	"path/filepath"
+	"slices"
+	"strings"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/broker"
 	"github.com/headgate/headgate/broker/membroker"
 	"github.com/headgate/headgate/broker/natsbroker"
@@ -29,6 +33,12 @@ func drivers() node.Drivers {
 			"nats":   openNATS,
 			"memory": openMemory,
 		},
+		CheckStore: map[string]func(node.StoreOptions) error{
+			"postgres": func(o node.StoreOptions) error { c := postgresConfig(o); return c.Validate() },
+		},
+		CheckBroker: map[string]func(node.BrokerOptions) error{
+			"nats": func(o node.BrokerOptions) error { _, err := natsConfig(o); return err },
+		},
 		Seals: map[string]func(node.SealOptions) (lease.Target, func(), error){
 			"postgres":   sealPostgres,
 			"postgresql": sealPostgres,
@@ -50,7 +60,11 @@ func openSQLite(ctx context.Context, o node.StoreOptions) (store.Store, error) {
 }
 
 func openPostgres(ctx context.Context, o node.StoreOptions) (store.Store, error) {
-	return pgstore.Open(ctx, pgstore.Config{URL: o.URL, Relaxed: o.Relaxed, Logger: o.Log})
+	return pgstore.Open(ctx, postgresConfig(o))
+}
+
+func postgresConfig(o node.StoreOptions) pgstore.Config {
+	return pgstore.Config{URL: o.URL, Relaxed: o.Relaxed, Logger: o.Log}
 }
 
 func openPostgresOutbox(o node.OutboxOptions) (relay.Source, error) {
@@ -68,6 +82,15 @@ func openMemory(_ context.Context, o node.BrokerOptions) (broker.Broker, error) 
 }
 
 func openNATS(ctx context.Context, o node.BrokerOptions) (broker.Broker, error) {
+	cfg, err := natsConfig(o)
+	if err != nil {
+		return nil, err
+	}
+	return natsbroker.Open(ctx, cfg)
+}
+
+// natsConfig refuses options that no server could make right.
+func natsConfig(o node.BrokerOptions) (natsbroker.Config, error) {
 	cfg := natsbroker.Config{URL: o.URL, Prefix: o.Prefix, Replicas: o.Replicas, MaxEventBytes: o.MaxEventBytes, Logger: o.Log}
 	if o.URL == "" {
 		cfg.Dir = o.Dir
@@ -76,5 +99,28 @@ func openNATS(ctx context.Context, o node.BrokerOptions) (broker.Broker, error) 
 	if o.Relaxed {
 		cfg.Durability = broker.DurabilityProcess
 	}
-	return natsbroker.Open(ctx, cfg)
+	for one := range strings.SplitSeq(o.URL, ",") {
+		if problem := natsProblem(strings.TrimSpace(one)); o.URL != "" && problem != "" {
+			return cfg, headgate.NewError(headgate.CodeInvalidConfig, "broker.url: %s", problem)
+		}
+	}
+	return cfg, cfg.Validate()
+}
+
+// natsProblem says what is wrong with the URL of one server, without repeating
+// it: it may hold a password.
+func natsProblem(raw string) string {
+	if !strings.Contains(raw, "://") {
+		raw = "nats://" + raw
+	}
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil, u.Hostname() == "":
+		return "want a URL such as nats://HOST:4222, or several with commas between"
+	case !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme):
+		return "want nats, tls, ws or wss as the scheme"
+	case u.Port() != "" && !node.ValidPort(u.Port()):
+		return "want a port from 1 to 65535"
+	}
+	return ""
 }

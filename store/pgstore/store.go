@@ -104,8 +104,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg.StatementTimeout = cmp.Or(max(cfg.StatementTimeout, 0), 30*time.Second)
 	cfg.LockTimeout = cmp.Or(max(cfg.LockTimeout, 0), 10*time.Second)
 	cfg.IdleTimeout = cmp.Or(max(cfg.IdleTimeout, 0), 10*time.Second)
-	if !schemaName.MatchString(cfg.Schema) {
-		return nil, headgate.NewError(headgate.CodeInvalidConfig, "a schema cannot be called %q: want lower-case letters, digits and underscores", sqlstore.Clip(cfg.Schema))
+	if err := cfg.Validate(); err != nil {
+		return nil, err
 	}
 	server, err := parseURL(cfg.URL)
 	if err != nil {
@@ -125,6 +125,15 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s.readers = newReaders(cfg.Readers, cfg.Logger, s.connectReader)
 	go s.writer.run()
 	return s, nil
+}
+
+// Validate returns what no server could make right.
+func (c *Config) Validate() error {
+	if c.Schema != "" && !schemaName.MatchString(c.Schema) {
+		return headgate.NewError(headgate.CodeInvalidConfig, "a schema cannot be called %q: want lower-case letters, digits and underscores", sqlstore.Clip(c.Schema))
+	}
+	_, err := parseURL(c.URL)
+	return err
 }
 
 // parseURL reads the URL; its errors do not show a password.

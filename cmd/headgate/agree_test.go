@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// heard is output that says when it holds something.
+type heard struct {
+	mu   sync.Mutex
+	all  strings.Builder
+	want string
+	got  chan struct{}
+	once sync.Once
+}
+
+func (h *heard) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all.Write(p)
+	if h.got != nil && strings.Contains(h.all.String(), h.want) {
+		h.once.Do(func() { close(h.got) })
+	}
+	return len(p), nil
+}
+
+func (h *heard) String() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.all.String()
+}
+
+// serves runs headgate serve until it is ready, then ends it. It returns the
+// exit code and what it said.
+func serves(t *testing.T, file string) (code int, started bool, said string) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	out := &heard{want: "headgate is ready", got: make(chan struct{})}
+	var errs heard
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"serve", "--config", file}, streams{in: strings.NewReader(""), out: out, err: &errs})
+	}()
+	select {
+	case code = <-ended:
+	case <-out.got:
+		started = true
+		stop()
+		code = <-ended
+	}
+	return code, started, errs.String()
+}
+
+// faulty are configurations that no node starts on, and part of what they are
+// refused by. DIR is a folder of the test's own.
+var faulty = []struct{ name, config, says string }{
+	{"port 0 of a target", "leases: {seal: {crm: {url: 'http://127.0.0.1:0/seal'}}}", "port"},
+	{"no port", "leases: {seal: {crm: {url: 'https://crm.example:99999/seal'}}}", "port"},
+	{"two targets of one audience", "leases: {seal: {a: {url: 'https://a.example/s', audience: crm}, b: {url: 'https://b.example/s', audience: crm}}}", "audience"},
+	{"a target of another's name as audience", "leases: {seal: {a: {url: 'https://a.example/s'}, b: {url: 'https://b.example/s', audience: a}}}", "audience"},
+	{"two audiences behind references", "leases: {seal: {a: {url: 'env:AGREE_A'}, b: {url: 'env:AGREE_B', audience: a}}}", "audience"},
+	{"a target's reserved audience", "leases: {seal: {headgate: {url: 'https://a.example/s'}}}", "audience"},
+	{"a target without a driver", "leases: {seal: {a: {url: 'mysql://h/d'}}}", "leases.seal.a"},
+	{"a referred target without a driver", "leases: {seal: {a: {url: 'env:AGREE_MYSQL'}}}", "leases.seal.a"},
+	{"a target's URL that cannot be read", "leases: {seal: {a: {url: 'postgres://u@h:x/d'}}}", "leases.seal.a"},
+	{"an outbox without a driver", "outbox: [{name: o, url: 'mysql://h/d'}]", "outbox"},
+	{"an outbox's URL that cannot be read", "outbox: [{name: o, url: 'postgres://u@h:x/d'}]", "outbox"},
+	{"a referred outbox that does not fit", "outbox: [{name: o, url: 'env:AGREE_SQLITE'}]", "principal is missing"},
+	{"a store's URL of another database", "store: {driver: postgres, url: 'mysql://h/d'}", "URL"},
+	{"a store's URL that cannot be read", "store: {driver: postgres, url: 'postgres://u@h:x/d'}", "URL"},
+	{"a referred store's URL that cannot be read", "store: {driver: postgres, url: 'env:AGREE_MYSQL'}", "URL"},
+	{"a broker's URL that cannot be read", "broker: {url: 'nats://h:port'}", "broker.url"},
+	{"a broker's port 0", "broker: {url: 'nats://h:0'}", "port"},
+	{"a broker of another kind", "broker: {url: 'amqp://h'}", "scheme"},
+	{"credentials of an embedded broker", "broker: {credentials: DIR/x.creds}", "Auth"},
+	{"a port that is none", "listen: '127.0.0.1:99999'", "listen"},
+	{"a port without a name", "listen: '127.0.0.1:nowhere'", "listen"},
+	{"a weak token", "principals: [{name: p, kind: system, token: 'env:AGREE_WEAK'}]", "token of principal p"},
+	{"one token of two", "principals: [{name: p, kind: system, token: 'env:AGREE_TOKEN'}, {name: q, kind: system, token: 'env:AGREE_TOKEN'}]", "token for q"},
+	{"a principal that cannot be called so", "principals: [{name: 'a b', kind: system}]", "principal"},
+	{"a subscription to what its principal may not hear", "principals: [{name: p, kind: system, listen: [a.b]}]\nsubscriptions: {s: {types: [c.d], as: p}}", "may not listen"},
+	{"a subscription that cannot be called so", "principals: [{name: p, kind: system, listen: ['*']}]\nsubscriptions: {'a b': {types: [c.d], as: p}}", "name"},
+	{"a partition that is none", "principals: [{name: p, kind: system, listen: ['*']}]\nstreams: {x: {types: ['c.*'], partitions: 2}}\nsubscriptions: {s: {types: [c.d], as: p, from: 'x/7:1'}}", "partition"},
+	{"a stream that no type is in", "principals: [{name: p, kind: system, listen: ['*']}]\nsubscriptions: {s: {types: [c.d], as: p, from: 'elsewhere/0:1'}}", "elsewhere"},
+	{"a stream that cannot be called so", "streams: {'a b': {types: ['c.*']}}", "streams"},
+	{"no folder of contracts", "contracts: {dir: DIR/nowhere}", "contracts.dir"},
+	{"a negative bound", "limits: {in_flight: -1}", "in_flight"},
+	{"a negative retention", "quarantine: {retain: -1h}", "retain"},
+	{"a name of a host with a port", "hosts: ['a:1']", "hosts"},
+}
+
+// sound are configurations that a node starts on, also those that look odd.
+var sound = []struct{ name, config string }{
+	{"nothing", ""},
+	{"targets", "leases: {seal: {a: {url: 'http://127.0.0.1:7/seal'}, b: {url: 'sqlite:DIR/b.db'}, c: {url: 'postgres://u@127.0.0.1:1/d'}, d: {url: 'https://d.example/x', audience: crm}}}"},
+	{"an outbox that is away", "outbox: [{name: o, url: 'postgres://u@127.0.0.1:1/d'}]"},
+	{"tokens", "principals: [{name: p, kind: system, token: 'env:AGREE_TOKEN'}]"},
+	{"a subscription", "principals: [{name: p, kind: system, listen: ['*']}]\nstreams: {x: {types: ['c.*'], partitions: 2}}\nsubscriptions: {s: {types: [c.d], as: p, from: 'x/1:0'}}"},
+	{"a port of the system's choice", "listen: '127.0.0.1:0'"},
+}
+
+// TestCheckAndServeAgree: what serve refuses for its configuration alone check
+// refuses, and what it starts on check passes.
+func TestCheckAndServeAgree(t *testing.T) {
+	for name, value := range map[string]string{
+		"AGREE_A": "https://a.example/s", "AGREE_B": "https://b.example/s", "AGREE_MYSQL": "mysql://u@h/d", "AGREE_SQLITE": "sqlite:x.db",
+		"AGREE_WEAK": "abc", "AGREE_TOKEN": "0123456789abcdefghijklmnopqrstuvwxyzABCD",
+	} {
+		t.Setenv(name, value)
+	}
+	check := func(file string) (code int, said string) {
+		var errs strings.Builder
+		code = run(t.Context(), []string{"check", file}, streams{in: strings.NewReader(""), out: io.Discard, err: &errs})
+		return code, errs.String()
+	}
+	write := func(t *testing.T, config string) string {
+		dir := t.TempDir()
+		text := "data: " + filepath.Join(dir, "data") + "\n"
+		if !strings.Contains(config, "listen: '") {
+			text += "listen: 127.0.0.1:0\n"
+		}
+		file := filepath.Join(dir, "node.yaml")
+		if err := os.WriteFile(file, []byte(text+strings.ReplaceAll(config, "DIR", dir)+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	for _, c := range faulty {
+		t.Run(c.name, func(t *testing.T) {
+			file := write(t, c.config)
+			if code, started, said := serves(t, file); started || code == exitOK || !strings.Contains(said, c.says) {
+				t.Errorf("serve ends with %d (started: %t) and says %s", code, started, said)
+			}
+			if code, said := check(file); code == exitOK || !strings.Contains(said, c.says) {
+				t.Errorf("check ends with %d and says %s", code, said)
+			}
+		})
+	}
+	for _, c := range sound {
+		t.Run(c.name, func(t *testing.T) {
+			file := write(t, c.config)
+			if code, said := check(file); code != exitOK {
+				t.Errorf("check ends with %d and says %s", code, said)
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(file), "data")); err == nil {
+				t.Error("check made the data folder")
+			}
+			if code, started, said := serves(t, file); !started || code != exitOK {
+				t.Errorf("serve ends with %d (started: %t) and says %s", code, started, said)
+			}
+		})
+	}
+}
+
+// TestCheckNamesWhatIsNotHere: secrets of another host are no fault, and are
+// said not to be checked.
+func TestCheckNamesWhatIsNotHere(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "node.yaml")
+	config := `store: {driver: postgres, url: 'env:AGREE_ABSENT1'}
+broker: {url: 'env:AGREE_ABSENT2'}
+principals: [{name: p, kind: system, token: 'env:AGREE_ABSENT3'}]
+leases: {seal: {a: {url: 'env:AGREE_ABSENT4'}}}
+outbox: [{name: o, url: 'file:/nowhere/AGREE_ABSENT5'}]
+subscriptions: {s: {types: [a.b], as: AGREE_ABSENT6}}
+`
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs strings.Builder
+	if code := run(t.Context(), []string{"check", file}, streams{in: strings.NewReader(""), out: &out, err: &errs}); code != exitOK {
+		t.Fatalf("check ends with %d: %s", code, errs.String())
+	}
+	for _, name := range []string{"ABSENT1", "ABSENT2", "ABSENT3", "ABSENT4", "ABSENT5", "ABSENT6"} {
+		if !strings.Contains(out.String(), "AGREE_"+name) {
+			t.Errorf("check does not say that %s was not checked:\n%s", name, out.String())
+		}
+	}
+}

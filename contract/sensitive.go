@@ -10,7 +10,7 @@ import (
 // Bounds of the walk that finds what may not be shown. A payload that takes more
 // is hidden whole.
 const (
-	hideWorkBase    = 1 << 18
+	hideWorkBase    = 1 << 17
 	hideWorkPerByte = 16
 	hideNearNames   = 256
 )
@@ -19,12 +19,13 @@ const (
 // alone that could speak about a value, never on what held or failed first.
 type hiding struct {
 	e    *evaluator
-	all  bool      // the work was used up
-	sets [][]*node // by value: the schemas that may apply to it
-	why  []secrecy // by value
+	all  bool       // the work was used up
+	sets []*hideSet // by value: the schemas that may apply to it
+	why  []secrecy  // by value
 	// exact has the members that some schema declares by name.
 	exact  []bool
-	memo   map[*node][]*node
+	known  map[string]*hideSet // by the schemas that a set was spread from
+	key    []byte
 	work   int
 	looked int // names that were compared with those of sensitive properties
 }
@@ -47,8 +48,8 @@ func (e *evaluator) hideSensitive() {
 	}
 	n := len(e.t.values)
 	h := &hiding{
-		e: e, sets: make([][]*node, n), why: make([]secrecy, n), exact: make([]bool, n),
-		memo: map[*node][]*node{}, work: hideWorkBase + hideWorkPerByte*len(e.t.text),
+		e: e, sets: make([]*hideSet, n), why: make([]secrecy, n), exact: make([]bool, n),
+		known: map[string]*hideSet{}, work: hideWorkBase + hideWorkPerByte*len(e.t.text),
 	}
 	e.hiding = h
 	h.sets[0] = h.spread([]*node{e.p.root})
@@ -69,41 +70,18 @@ func (h *hiding) spend(n int) {
 	h.all = h.all || h.work < 0
 }
 
-func (h *hiding) spread(list []*node) []*node {
-	if len(list) == 1 {
-		if known, ok := h.memo[list[0]]; ok {
-			h.spend(0)
-			return known
-		}
-	}
-	out := spread(list)
-	h.spend(len(out) + len(list))
-	if len(list) == 1 {
-		h.memo[list[0]] = out
-	}
-	return out
-}
-
 // judge marks a value that its schemas mark, or that stands where they want a
 // container of what they mark.
 func (h *hiding) judge(i int32) {
-	var inObject, inArray bool
-	h.spend(len(h.sets[i]))
-	for _, n := range h.sets[i] {
-		if n.sensitive {
-			h.why[i] = secretMarked
-			return
-		}
-		inObject, inArray = inObject || n.secretMembers, inArray || n.secretItems
-	}
-	misplaced := inObject || inArray
+	s := h.sets[i]
+	misplaced := s.inObject || s.inArray
 	switch h.e.t.values[i].kind {
 	case kindObject:
-		misplaced = inArray && !inObject
+		misplaced = s.inArray && !s.inObject
 	case kindArray:
-		misplaced = inObject && !inArray
+		misplaced = s.inObject && !s.inArray
 	}
-	if misplaced {
+	if s.marked || misplaced {
 		h.why[i] = secretMarked
 	}
 }
@@ -111,54 +89,12 @@ func (h *hiding) judge(i int32) {
 func (h *hiding) members(v int32) {
 	end := h.e.t.values[v].next
 	for child := v + 1; child < end && !h.all; child = h.e.t.values[child].next {
-		list, exact, declared := h.member(h.sets[v], string(h.e.t.name(child)))
-		h.exact[child], h.sets[child] = exact, h.spread(list)
-		if !declared {
+		m := h.member(h.sets[v], h.e.t.name(child))
+		h.exact[child], h.sets[child] = m.exact, m.set
+		if !m.declared {
 			h.why[child] = secretUndeclared
 		}
 	}
-}
-
-// member returns the schemas that may apply to a member of an object, and
-// whether some schema declares it by name, or at all. A name that is declared by
-// a pattern alone may also be an alias of a sensitive property, or mean one.
-func (h *hiding) member(set []*node, name string) (list []*node, exact, declared bool) {
-	var likely []*node
-	for _, n := range set {
-		h.spend(0)
-		if h.all {
-			return nil, false, false
-		}
-		if n.unevalProps != nil {
-			list = append(list, n.unevalProps)
-		}
-		o := n.object
-		if o == nil {
-			continue
-		}
-		sub, byName := o.props[name]
-		if byName {
-			list, exact = append(list, sub), true
-		}
-		byPattern := false
-		h.spend(o.patternWork(len(name)))
-		for _, i := range o.matching([]byte(name)) {
-			list, byPattern = append(list, o.patterns[i].node), true
-		}
-		declared = declared || byName || byPattern
-		if !byName && !byPattern && o.hasAdditional {
-			list = append(list, o.additional)
-		}
-		if !byName && n.secretMembers {
-			likely = append(likely, n)
-		}
-	}
-	if declared && !exact {
-		for _, n := range likely {
-			list = append(list, h.meant(n.object, name)...)
-		}
-	}
-	return list, exact, declared
 }
 
 // meant returns the sensitive properties that a name may stand for.
@@ -189,32 +125,7 @@ func (h *hiding) meant(o *objectRules, name string) []*node {
 func (h *hiding) items(v int32) {
 	end, i := h.e.t.values[v].next, 0
 	for child := v + 1; child < end && !h.all; child = h.e.t.values[child].next {
-		var list []*node
-		for _, n := range h.sets[v] {
-			h.spend(0)
-			if n.unevalItems != nil {
-				list = append(list, n.unevalItems)
-			}
-			a := n.array
-			if a == nil {
-				continue
-			}
-			for k, sub := range a.prefix { // items may be one off
-				if k == i || sub.secretBelow {
-					list = append(list, sub)
-				}
-			}
-			h.spend(len(a.prefix))
-			if a.rest != nil && (i >= len(a.prefix) || a.rest.secretBelow) {
-				list = append(list, a.rest)
-			}
-			if a.contains != nil {
-				list = append(list, a.contains)
-			}
-		}
-		if h.sets[child] = h.sets[v]; len(list) > 0 { // else an item stands for the array
-			h.sets[child] = h.spread(list)
-		}
+		h.sets[child] = h.item(h.sets[v], i)
 		i++
 	}
 }
@@ -285,13 +196,8 @@ func (e *evaluator) hiddenProperty(object int32, name string) bool {
 	if e.hidden(object) {
 		return true
 	}
-	list, _, _ := h.member(h.sets[object], name)
-	for _, n := range spread(list) {
-		if n.sensitive || n.secretMembers || n.secretItems {
-			return true
-		}
-	}
-	return h.all
+	s := h.member(h.sets[object], []byte(name)).set
+	return s.marked || s.inObject || s.inArray || h.all
 }
 
 // hiddenMark stands for a name that is not shown, in pointers.

@@ -63,9 +63,10 @@
 // and, at the root, x-headgate-repair are read from the schema; they change
 // nothing about what is valid. [Lint] says what is weak in a schema;
 // [Contract.Strict] rewrites it for decoders of constrained output and says
-// what that loses. For an Avro contract proposals and the export are made of a
-// JSON Schema of its form in JSON, the twin, whose every answer is asked of the
-// Avro schema again; x-headgate-repair and x-headgate-sensitive are read, and
+// what that loses. For an Avro contract proposals are made, and marks found, by its
+// twin: the schema of its form in JSON, made at the first refusal, whose every
+// answer is asked of the Avro schema again. The export is made of a JSON Schema
+// of what is written. x-headgate-repair and x-headgate-sensitive are read, and
 // aliases are those of fields. Which byte of a datum that does not read belongs
 // to which field nobody knows, so that with any mark no report on Avro binary
 // shows a sample.

@@ -227,6 +227,7 @@ func compileLibrary(doc any, hooks *compileHooks, rsn *reasons) (prog *program) 
 		explainLibrary(err, rsn)
 		return nil
 	}
+	low.findReferences()
 	return &program{root: root, nodes: low.nodes, dynamic: low.dynamic}
 }
 

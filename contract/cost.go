@@ -129,6 +129,7 @@ func (n *node) target() *node {
 	return n
 }
 
+// onlyRef reports whether a schema is a reference and nothing else.
 func (n *node) onlyRef() bool {
 	m := *n
 	m.ref = nil

@@ -20,6 +20,7 @@ type diagnosis struct {
 const (
 	maxPooledFindings = 256
 	maxPooledApplied  = 4096
+	maxPooledBranches = 64
 )
 
 // examine lists the faults of a text; or it names the first fault of the text
@@ -41,7 +42,7 @@ func (c *Contract) examine(text []byte, most int) (*diagnosis, *jsontext.Fault) 
 	e.limit = min(e.limit, most)
 	e.applied.on = true
 	e.distances = nearDistances
-	d.rep.t = &d.tape
+	d.rep.t, d.rep.e = &d.tape, e
 	d.valid = e.decide(&d.rep)
 	d.rep.finish()
 	return d, nil
@@ -65,6 +66,7 @@ func (c *Contract) release(d *diagnosis) {
 // begin readies an evaluator whose memory is used again.
 func (e *evaluator) begin(p *program, t *tape) {
 	e.p, e.t, e.limit = p, t, budgetBase+budgetPerByte*len(t.text)
+	e.sought, e.compared = max(minSought, len(t.text)), max(minCompared, comparedBase+len(t.text)/comparedBytes)
 	if !p.closing {
 		return
 	}
@@ -89,7 +91,15 @@ func (e *evaluator) end() {
 		clear(v.strangers)
 		v.object, v.n = -1, nil
 	}
+	spare := e.spare[:min(len(e.spare), maxPooledBranches)]
+	for _, b := range spare {
+		if cap(b.list) > maxPooledFindings {
+			b.list = nil
+		}
+		clear(b.list[:cap(b.list)])
+	}
 	*e = evaluator{
+		spare: spare,
 		scope: e.scope[:0], undo: e.undo[:0], key: e.key[:0], declared: e.declared[:0], hashes: e.hashes[:0],
 		applied: appliedList{list: e.applied.list[:0]}, vocabularies: vocabularies[:0],
 	}

@@ -37,6 +37,12 @@ type evaluator struct {
 	merged         map[*node]mergedWanted
 	distances      int
 	looked         int
+	// sought and compared are how many faults may still be found, of the payload
+	// and of branches; spare are reports on branches, of which so many are in
+	// use.
+	sought, compared int
+	spare            []*branchReport
+	spared           int
 	// hiding says what reports may not show; nil: nothing.
 	hiding *hiding
 	key    []byte

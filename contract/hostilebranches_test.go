@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate"
 )
 
 // branchShape is a contract under which one small value meets dozens of
@@ -79,7 +81,7 @@ func hostileBranches() map[string]branchShape {
 		"allOf, minimum, taken":             {schema: items("allOf", `{"minimum":-%d}`), payload: array(`1`)},
 		"allOf, equal, taken":               {schema: items("allOf", `{"minimum":-1,"title":"%d"}`), payload: array(`1`)},
 		"anyOf, equal, refused":             {schema: items("anyOf", `{"minimum":1000,"title":"%d"}`), payload: array(`#`)},
-		"allOf, not, taken":                 {schema: items("allOf", `{"not":{"const":1%d}}`), payload: array(`#`)},
+		"allOf, not, taken":                 {schema: items("allOf", `{"not":{"const":-1%d}}`), payload: array(`#`)},
 		"allOf, not, refused":               {schema: items("allOf", `{"not":{"minimum":-%d}}`), payload: array(`1`)},
 		"allOf, if, taken":                  {schema: items("allOf", `{"if":{"const":1%d},"then":{"minimum":3},"else":{"maximum":2000}}`), payload: array(`#`)},
 		"allOf, if, refused":                {schema: items("allOf", `{"if":{"properties":{"z":{"const":%d}}},"then":{"required":["a"]}}`), payload: array(`{}`)},
@@ -99,7 +101,7 @@ func hostileBranches() map[string]branchShape {
 		"anyOf of arrays, refused":          {schema: items("anyOf", `{"items":{"minimum":1%d}}`), payload: array(`[1]`)},
 		"multipleOf 7, exponents":           {schema: `{"items":{"multipleOf":7}}`, payload: array(`1e399`)},
 		"multipleOf, 30 digits":             {schema: `{"items":{"multipleOf":123456789012345678901234567891}}`, payload: array(`1e399`)},
-		"multipleOf, 30 digits, taken":      {schema: `{"items":{"multipleOf":1e-300}}`, payload: array(`1e#`)},
+		"multipleOf, 30 digits, taken":      {schema: `{"items":{"multipleOf":123456789012345678901234567891}}`, payload: array(`123456789012345678901234567891e30`)},
 		"minimum, exponents, refused":       {schema: `{"items":{"minimum":1e400}}`, payload: array(`1e399`)},
 		"integer, exponents, refused":       {schema: `{"items":{"type":"integer"}}`, payload: array(`1e-399`)},
 	}
@@ -118,4 +120,43 @@ func BenchmarkHostileBranches(b *testing.B) {
 			benchCPU(b, func() { c.Check(payload) })
 		})
 	}
+}
+
+// The look for faults ends where more of them would only be counted, so that
+// the time of a refusal is not the sender's choice; the first by place are
+// found, and what is refused stays refused.
+func TestLooksForFaultsEnd(t *testing.T) {
+	for name, x := range hostileBranches() {
+		c := compileOK(t, x.schema, Policy{CloseObjects: x.closed})
+		for _, size := range []int{10_000, 40_000} {
+			payload := []byte(x.payload(size))
+			v, d := c.refuse(payload)
+			if v == nil && strings.HasSuffix(name, "refused") || v != nil && strings.HasSuffix(name, "taken") {
+				t.Errorf("%s: refused %v", name, v != nil)
+			}
+			if v == nil {
+				continue
+			}
+			checkReport(t, payload, v)
+			if found := len(v.Violations) + v.Truncated; found > max(minSought, len(payload))+1 {
+				t.Errorf("%s: %d faults in %d bytes", name, found, len(payload))
+			}
+			if d.eval.sought < -60 || d.eval.compared < -60 {
+				t.Errorf("%s: %d and %d faults more than enough", name, -d.eval.sought, -d.eval.compared)
+			}
+			if v.Violations[0].At != firstAt(v.Violations) {
+				t.Errorf("%s: the first fault is at %s", name, v.Violations[0].At)
+			}
+		}
+	}
+}
+
+func firstAt(list []headgate.Violation) string {
+	first := list[0]
+	for _, v := range list {
+		if v.Offset < first.Offset {
+			first = v
+		}
+	}
+	return first.At
 }

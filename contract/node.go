@@ -15,15 +15,16 @@ type node struct {
 	draft int
 	res   *resource
 
-	always  int8 // +1: true schema, -1: false schema, 0: look at the rest
-	types   typeSet
-	konst   *literal
-	enum    *enumSet
-	format  *format
-	ref     *node
-	recRef  *node
-	dynRef  *node
-	dynName string // of dynRef, when it names an anchor that may be rebound
+	always     int8 // +1: true schema, -1: false schema, 0: look at the rest
+	types      typeSet
+	konst      *literal
+	enum       *enumSet
+	format     *format
+	ref        *node
+	onlyRefers bool // nothing but ref
+	recRef     *node
+	dynRef     *node
+	dynName    string // of dynRef, when it names an anchor that may be rebound
 
 	not, ifs, then, otherwise *node
 	allOf                     []*node
@@ -205,6 +206,14 @@ func (l *lowering) add(n *node) *node {
 	n.id = len(l.nodes)
 	l.nodes = append(l.nodes, n)
 	return n
+}
+
+// findReferences marks the schemas that are references and nothing else. What
+// leads back to itself is refused later.
+func (l *lowering) findReferences() {
+	for _, n := range l.nodes {
+		n.onlyRefers = n.ref != nil && n.onlyRef()
+	}
 }
 
 func (l *lowering) list(in []*jsonschema.Schema) []*node {

@@ -24,21 +24,57 @@ type finding struct {
 // maxFindings bounds what a report keeps; the first in order are kept.
 const maxFindings = 1024
 
+// A report looks for so many faults, or for one for each byte of the payload,
+// which is more than one for each of its values; and for so many in the branches
+// of unions that it compares, or one for each eight bytes and a few. There the
+// look ends: a report lists headgate.MaxViolations, and how long counting the
+// rest takes would be the sender's choice.
+const (
+	minSought     = 8192
+	minCompared   = 4096
+	comparedBase  = 2048
+	comparedBytes = 8
+)
+
 // report collects the faults of one payload.
 type report struct {
 	t       *tape
+	e       *evaluator // that counts what was found
+	branch  bool       // of one branch of a union
 	list    []finding
 	dropped int
+	kept    int     // of the list, when it was cut last
 	marks   []int32 // values that a failed branch declared
 }
 
 func (r *report) add(f finding) {
+	if r.e != nil {
+		r.e.found(r.branch)
+	}
+	if r.dropped > 0 && r.compare(&f, &r.list[r.kept-1]) > 0 {
+		r.dropped++ // it stands behind those that are kept
+		return
+	}
 	if len(r.list) >= 2*maxFindings {
-		r.sort()
-		r.dropped += len(r.list) - maxFindings
-		r.list = r.list[:maxFindings]
+		r.finish()
+		if r.kept = min(len(r.list), maxFindings); r.kept < len(r.list) {
+			r.dropped += len(r.list) - r.kept
+			r.list = r.list[:r.kept]
+		}
 	}
 	r.list = append(r.list, f)
+}
+
+// found counts a fault, and ends the look for more where that is enough: what
+// was found is told then.
+func (e *evaluator) found(branch bool) {
+	left := &e.sought
+	if branch {
+		left = &e.compared
+	}
+	if *left--; *left < 0 {
+		e.limit = -1
+	}
 }
 
 func (r *report) addCount(v int32, n *node, minKeyword string, least int, maxKeyword string, most, count int) {
@@ -52,8 +88,8 @@ func (r *report) addCount(v int32, n *node, minKeyword string, least int, maxKey
 
 // absorb takes over the findings of a branch.
 func (r *report) absorb(o *report) {
-	for _, f := range o.list {
-		r.add(f)
+	for i := range o.list {
+		r.add(o.list[i])
 	}
 	r.dropped += o.dropped
 	r.marks = append(r.marks, o.marks...)
@@ -73,19 +109,35 @@ func (r *report) offset(f *finding) int32 {
 
 // compare orders findings by place, then by code; the rest makes the order
 // total, so that it never depends on the order of evaluation.
-func (r *report) compare(a, b finding) int {
-	return cmp.Or(
-		cmp.Compare(r.offset(&a), r.offset(&b)),
-		cmp.Compare(a.code, b.code),
-		cmp.Compare(a.val, b.val),
-		cmp.Compare(a.name, b.name),
-		cmp.Compare(a.n.at, b.n.at),
-		cmp.Compare(a.keyword, b.keyword),
-		cmp.Compare(a.arg, b.arg),
-	)
+func (r *report) compare(a, b *finding) int {
+	if c := cmp.Compare(r.offset(a), r.offset(b)); c != 0 {
+		return c // most of the time
+	}
+	if c := cmp.Compare(a.code, b.code); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(a.val, b.val); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(a.name, b.name); c != 0 {
+		return c
+	}
+	if a.n != b.n {
+		if c := cmp.Compare(a.n.at, b.n.at); c != 0 {
+			return c
+		}
+	}
+	return cmp.Or(cmp.Compare(a.keyword, b.keyword), cmp.Compare(a.arg, b.arg))
 }
 
-func (r *report) sort() { slices.SortStableFunc(r.list, r.compare) }
+func (r *report) sort() {
+	for i := 1; i < len(r.list); i++ {
+		if r.compare(&r.list[i-1], &r.list[i]) > 0 { // they often come in order
+			slices.SortStableFunc(r.list, func(a, b finding) int { return r.compare(&a, &b) })
+			return
+		}
+	}
+}
 
 // same reports whether two findings tell the sender the same, so that only the
 // first is worth a line.
@@ -114,8 +166,13 @@ func (e *evaluator) explainUnion(n *node, u *union, keyword string, v int32, rep
 		return
 	}
 	var likely []*branchReport
+	defer func(spared int) { e.spared = spared }(e.spared)
 	var types typeSet
 	for i, b := range u.branches {
+		if t := e.otherType(b, v); t != 0 {
+			types |= t
+			continue
+		}
 		br := e.diagnose(b, i, v)
 		if e.over() {
 			rep.add(finding{code: headgate.ViolationNoBranch, val: v, n: n, keyword: keyword})
@@ -147,6 +204,7 @@ func (e *evaluator) explainUnion(n *node, u *union, keyword string, v int32, rep
 
 // explainDiscriminated explains a union whose branch a property chooses.
 func (e *evaluator) explainDiscriminated(n *node, u *union, keyword string, v int32, rep *report) {
+	defer func(spared int) { e.spared = spared }(e.spared)
 	if chosen := e.candidates(u, v); chosen != nil {
 		br := e.diagnose(chosen[0], 0, v)
 		e.take(rep, &br.report)
@@ -190,12 +248,33 @@ type branchReport struct {
 }
 
 func (e *evaluator) diagnose(b *node, index int, v int32) *branchReport {
-	br := &branchReport{report: report{t: e.t}, index: index}
+	if e.spared == len(e.spare) {
+		e.spare = append(e.spare, &branchReport{})
+	}
+	br := e.spare[e.spared]
+	e.spared++
+	*br = branchReport{report: report{t: e.t, e: e, branch: true, list: br.list[:0], marks: br.marks[:0]}, index: index}
 	mark := len(e.undo)
 	e.eval(b, v, nil, &br.report)
 	br.marks = append(br.marks, e.rollback(mark)...)
 	br.finish()
 	return br
+}
+
+// otherType returns the types that a branch wants, when nothing but the type of
+// the value itself is what it would say of it.
+func (e *evaluator) otherType(b *node, v int32) typeSet {
+	e.work++
+	for range maxChain {
+		if !b.onlyRefers {
+			break
+		}
+		b = b.ref
+	}
+	if k := e.t.values[v].kind; b.types == 0 || b.types&(1<<k) != 0 || k == kindNumber && b.types&typeInteger != 0 {
+		return 0
+	}
+	return b.types
 }
 
 // take makes a branch's findings and declarations those of the payload.

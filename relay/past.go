@@ -1,10 +1,8 @@
 package relay
 
 import (
-	"cmp"
 	"context"
 	"hash/maphash"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,8 +15,7 @@ import (
 const (
 	// clockMargin is how far the clocks of nodes that share a broker may
 	// differ.
-	clockMargin  = 2 * time.Minute
-	browseAtOnce = 1000
+	clockMargin = 2 * time.Minute
 	// maxPast bounds the remembered events, at about 20 bytes each. Behind it
 	// the broker's own window is what is left.
 	maxPast = 4 << 20
@@ -48,13 +45,12 @@ type seen struct {
 	full  bool
 }
 
-// pastPart is one partition: what is covered of it is [low, high). block are
-// the events that were read last: those asked for lie close to each other.
+// pastPart is one partition: what is covered of it is [low, high).
 type pastPart struct {
 	stream    string
 	number    uint32
 	low, high uint64
-	block     []broker.Stored
+	blocks    blocks
 }
 
 func newPast(cfg *Config) *past {
@@ -221,7 +217,7 @@ func (p *past) first(ctx context.Context, part *pastPart, since time.Time) (uint
 func (p *past) scan(ctx context.Context, i int, from, to uint64) error {
 	part := &p.parts[i]
 	for from < to {
-		got, err := p.broker.Browse(ctx, part.stream, headgate.Position{Partition: part.number, Offset: from}, browseAtOnce)
+		got, err := part.blocks.browse(ctx, p.broker, part, from, browseAtOnce)
 		if err != nil {
 			return err
 		}
@@ -254,7 +250,7 @@ func (p *past) stored(ctx context.Context, who string, e *headgate.Event) (*peri
 	}
 	part := &p.parts[at>>48]
 	pos := headgate.Position{Partition: part.number, Offset: at & (1<<48 - 1)}
-	have, err := p.read(ctx, part, pos)
+	have, err := part.blocks.at(ctx, p.broker, part, pos.Offset)
 	if err != nil || have == nil {
 		return nil, err
 	}
@@ -262,21 +258,4 @@ func (p *past) stored(ctx context.Context, who string, e *headgate.Event) (*peri
 		return nil, nil
 	}
 	return &perimeter.Result{Event: have, Stream: part.stream, Position: pos, Duplicate: true}, nil
-}
-
-// read returns a stored event; nil when it was trimmed since.
-func (p *past) read(ctx context.Context, part *pastPart, pos headgate.Position) (*headgate.Event, error) {
-	for again := false; ; again = true {
-		i, ok := slices.BinarySearchFunc(part.block, pos.Offset, func(s broker.Stored, at uint64) int { return cmp.Compare(s.Position.Offset, at) })
-		if ok {
-			return part.block[i].Event, nil
-		}
-		if again {
-			return nil, nil
-		}
-		var err error
-		if part.block, err = p.broker.Browse(ctx, part.stream, pos, browseAtOnce); err != nil {
-			return nil, err
-		}
-	}
 }

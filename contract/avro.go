@@ -48,7 +48,8 @@ func compileAvroContract(subject string, version int, schema []byte, opts *Compi
 	c.ref = headgate.ContractRef{
 		Subject: subject, Version: version, Digest: avroDigest(canon, pol), Draft: opts.Draft, Engine: headgate.EngineFast,
 	}
-	return c, boundWarnings(warnings), nil
+	c.warn = boundWarnings(warnings)
+	return c, c.warn, nil
 }
 
 // avroDigest is the identity of an Avro contract. It is over the whole schema

@@ -25,7 +25,8 @@ type Contract struct {
 	prog   *program // nil for Avro
 	engine engine
 	avro   *avroProgram // nil for JSON Schema
-	tapes  *sync.Pool   // of *[]value
+	warn   []Warning
+	tapes  *sync.Pool // of *[]value
 	// diagnoses and repairs keep the memory of refusals for the next.
 	diagnoses *sync.Pool // of *diagnosis
 	repairs   *sync.Pool // of *repairer
@@ -94,8 +95,13 @@ func Compile(subject string, version int, schema []byte, opts *CompileOpts) (*Co
 	c.engine = chooseEngine(c, &opts.hooks)
 	c.ref = headgate.ContractRef{Subject: subject, Version: version, Digest: digest, Draft: opts.Draft}
 	c.ref.Engine, c.ref.Why = c.engine.name()
+	c.warn = warnings
 	return c, warnings, nil
 }
+
+// Warnings returns what [Compile] returned beside the contract. The caller must
+// not modify it.
+func (c *Contract) Warnings() []Warning { return c.warn }
 
 // Ref names the contract.
 func (c *Contract) Ref() headgate.ContractRef { return c.ref }
@@ -258,6 +264,9 @@ func tooLarge(n int) headgate.Violation {
 // WithVersion returns the same contract under another version number. It
 // shares everything that was compiled.
 func (c *Contract) WithVersion(version int) *Contract {
+	if version == c.ref.Version {
+		return c
+	}
 	d := *c
 	d.ref.Version = version
 	return &d

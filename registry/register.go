@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -42,9 +44,12 @@ func (r *Registry) Register(ctx context.Context, subject string, kind contract.T
 	if err := checkSubject(subject); err != nil {
 		return Registered{}, err
 	}
-	c, warnings, err := contract.Compile(subject, 0, schema, &contract.CompileOpts{Policy: r.policy, Type: kind})
-	if err != nil {
-		return Registered{}, err
+	c := r.same(subject, kind, schema)
+	if c == nil {
+		var err error
+		if c, _, err = contract.Compile(subject, 0, schema, &contract.CompileOpts{Policy: r.policy, Type: kind}); err != nil {
+			return Registered{}, err
+		}
 	}
 	a := &addition{
 		name: name{DefaultContext, subject}, sub: Submission{Type: kindOf(string(kind)), Schema: schema}, by: by,
@@ -63,7 +68,19 @@ func (r *Registry) Register(ctx context.Context, subject string, kind contract.T
 	if err := r.publish(context.WithoutCancel(ctx), subject, c); err != nil {
 		return Registered{}, err
 	}
-	return Registered{ContractRef: c.Ref(), Created: done.created, Warnings: warnings}, nil
+	return Registered{ContractRef: c.Ref(), Created: done.created, Warnings: c.Warnings()}, nil
+}
+
+// same returns the contract in use of a subject if it is compiled from the very
+// schema and policy, as it is for the files of a folder at every start but the
+// first; else nil.
+func (r *Registry) same(subject string, kind contract.Type, schema []byte) *contract.Contract {
+	c := r.Lookup(subject)
+	if c == nil || c.Ref().Draft || c.Type() != cmp.Or(kind, contract.TypeJSON) || !bytes.Equal(c.Schema(), schema) ||
+		!bytes.Equal(contract.MarshalPolicy(c.Policy()), contract.MarshalPolicy(r.policy)) {
+		return nil
+	}
+	return c
 }
 
 // ownError says what a fault means in our own vocabulary.

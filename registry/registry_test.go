@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -214,6 +215,48 @@ func TestLoadDir(t *testing.T) {
 		if !strings.Contains(err.Error(), name+": ") {
 			t.Errorf("the error does not name %s: %v", name, err)
 		}
+	}
+}
+
+// At a restart a folder whose files are in use is not compiled a second time, and
+// warns as ever; what is another schema, or under another policy, is.
+func TestLoadDirTakesWhatIsCompiled(t *testing.T) {
+	s := openStore(t)
+	dir := fstest.MapFS{
+		"ticket.opened.json": {Data: []byte(`{"type":"object","properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"type":"string"}},"reqired":["a"]}`)},
+		"ticket.closed.avsc": {Data: []byte(`{"type":"record","name":"C","fields":[{"name":"id","type":"string","logicalType":"uuid"}]}`)},
+	}
+	first, err := open(t, s).LoadDir(t.Context(), dir)
+	if err != nil || len(first) != 2 || len(first[0].Warnings) == 0 || len(first[1].Warnings) == 0 {
+		t.Fatalf("%+v %v", first, err)
+	}
+	again := open(t, s)
+	for _, at := range []string{"a restart", "a second load"} {
+		before := []*contract.Contract{again.Lookup("ticket.closed"), again.Lookup("ticket.opened")}
+		got, err := again.LoadDir(t.Context(), dir)
+		if err != nil || len(got) != 2 {
+			t.Fatalf("%s: %+v %v", at, got, err)
+		}
+		for i := range got {
+			if got[i].Created || got[i].ContractRef != first[i].ContractRef || !slices.Equal(got[i].Warnings, first[i].Warnings) {
+				t.Errorf("%s: %+v, want %+v", at, got[i], first[i])
+			}
+			if again.Lookup(got[i].Subject) != before[i] {
+				t.Errorf("%s: %s was compiled again", at, got[i].Subject)
+			}
+		}
+	}
+	dir["ticket.opened.json"] = &fstest.MapFile{Data: append([]byte(" "), dir["ticket.opened.json"].Data...)}
+	before := again.Lookup("ticket.opened")
+	if got, err := again.LoadDir(t.Context(), dir); err != nil || got[1].Created || got[1].Digest != first[1].Digest || again.Lookup("ticket.opened") == before {
+		t.Errorf("a file of other bytes: %+v %v", got, err)
+	}
+	strict, err := Open(t.Context(), Config{Store: s, Policy: contract.Policy{CloseObjects: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := strict.LoadDir(t.Context(), dir); err != nil || !got[0].Created || !got[1].Created || got[0].Version != 2 || !strict.Lookup("ticket.opened").Policy().CloseObjects {
+		t.Errorf("another policy: %+v %v", got, err)
 	}
 }
 

@@ -233,6 +233,11 @@ func (s *Service) grantAll(
 	if repeats > 0 {
 		return headgate.NewError(headgate.CodeConflict, "The grant of this request id has ended in part.")
 	}
+	if s.cfg.May != nil {
+		if err := s.cfg.May(); err != nil {
+			return err
+		}
+	}
 	// Between the first look and this transaction it may have been granted and
 	// have ended.
 	if err := unasked(ctx, tx, p, r); err != nil {

@@ -40,6 +40,10 @@ type Config struct {
 	PrincipalWaiters int
 	// Seal are the targets that Request.Seal may name.
 	Seal map[string]Target
+	// May returns why no lease can be granted at present, nil when one can. It is
+	// asked within the transaction of every grant, and must not block. What was
+	// granted before is renewed, repeated and released all the same. Nil: always.
+	May func() error
 	// Superseded bounds the resources whose latest epoch is remembered;
 	// default 65,536.
 	Superseded int

@@ -49,7 +49,7 @@ func (n *Node) openLeases(ctx context.Context, opts Options) error {
 		n.closers = append(n.closers, closeTarget)
 	}
 	var err error
-	n.Leases, err = lease.Open(ctx, lease.Config{Store: n.Store, Log: n.log, Seal: seals})
+	n.Leases, err = lease.Open(ctx, lease.Config{Store: n.Store, Log: n.log, Seal: seals, May: n.mayGrant})
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/broker"
+	"github.com/headgate/headgate/lease"
 	"github.com/headgate/headgate/store"
 )
 
@@ -23,14 +24,15 @@ const (
 	ownEvery = 2 * time.Second
 	// ownPatience bounds one question.
 	ownPatience = 10 * time.Second
-	// ownStale is how long it may go without an answer before doctor says so.
-	ownStale = 30 * time.Second
+	// ownStale is how long it may go without an answer before doctor says so and
+	// no new leases are granted: as long as a lease lasts.
+	ownStale = lease.DefaultTTL
 )
 
 // StreamOwner says whose the streams of a configured broker are.
 type StreamOwner struct {
 	Streams broker.Ownership // Owner empty: nobody's yet
-	Store   string           // identity of the configured store
+	Store   string           // the configured store, as it would own them
 }
 
 // OwnerOfStreams opens the configured store and broker, without a node on them,
@@ -51,7 +53,7 @@ func OwnerOfStreams(ctx context.Context, cfg *Loaded, opts Options, adopt bool) 
 	if n.Broker, err = cfg.openBroker(ctx, opts); err != nil {
 		return o, err
 	}
-	if o.Store, err = store.Identity(ctx, n.Store); err != nil {
+	if o.Store, err = ownerName(ctx, n.Store); err != nil {
 		return o, err
 	}
 	if o.Streams, err = n.Broker.Own(ctx, "", ""); err != nil || !adopt || o.Ours() {
@@ -64,16 +66,45 @@ func OwnerOfStreams(ctx context.Context, cfg *Loaded, opts Options, adopt bool) 
 // Ours reports whether the streams are the store's.
 func (o *StreamOwner) Ours() bool { return sameStore(o.Streams.Owner, o.Store) }
 
-// An owner is the identity of a store. Where only one node at a time may have a
-// store open, it is that and a run of a node: of two copies of such a store,
-// whose identity is one, the node that started later has the streams, and the
-// other ends.
-const runSeparator = "-"
+// An owner is the identity of a store and, where that can be told, the place
+// where it is: a copy elsewhere, such as a restored dump beside its origin, has
+// the same identity and another place. Where only one node at a time may have a
+// store open, a run of a node comes behind: of two copies that are told apart by
+// nothing else, the node that started later has the streams, and the other ends.
+const (
+	placeSeparator = "_"
+	runSeparator   = "-"
+)
 
-// sameStore reports whether an owner is a store, or a run on it.
-func sameStore(owner, id string) bool {
-	rest, ok := strings.CutPrefix(owner, id)
-	return ok && (rest == "" || strings.HasPrefix(rest, runSeparator))
+// ownerName is what a store owns streams as, without a run.
+func ownerName(ctx context.Context, st store.Store) (string, error) {
+	id, err := store.Identity(ctx, st)
+	if place := st.Info().Place; err == nil && place != "" {
+		id += placeSeparator + place
+	}
+	return id, err
+}
+
+// parts are what an owner consists of.
+func parts(owner string) (id, place string) {
+	name, _, _ := strings.Cut(owner, runSeparator)
+	id, place, _ = strings.Cut(name, placeSeparator)
+	return id, place
+}
+
+// sameStore reports whether two owners are one store, or runs on it. One that
+// says nothing of its place may be anywhere.
+func sameStore(a, b string) bool {
+	idA, placeA := parts(a)
+	idB, placeB := parts(b)
+	return idA == idB && (placeA == "" || placeB == "" || placeA == placeB)
+}
+
+// copies reports whether two owners are copies of one store in different places.
+func copies(a, b string) bool {
+	idA, _ := parts(a)
+	idB, _ := parts(b)
+	return idA == idB && !sameStore(a, b)
 }
 
 // OwnerOfOutside asks an outside broker whose its streams are, and opens no
@@ -131,8 +162,10 @@ func (l *Loaded) brokerOptions(opts Options) (BrokerOptions, error) {
 // owned is what a running node knows of its right to the streams.
 type owned struct {
 	store   string // identity
+	name    string // as which the store owns them
 	owner   string // of the streams while this node runs
-	checked atomic.Pointer[time.Time]
+	keeping atomic.Bool
+	checked atomic.Pointer[time.Time] // when the last answered question was asked
 }
 
 // ownStreams makes the broker's streams this store's, or fails: leases, gas and
@@ -143,7 +176,10 @@ func (n *Node) ownStreams(ctx context.Context) error {
 	if n.owned.store, err = store.Identity(ctx, n.Store); err != nil {
 		return err
 	}
-	if n.owned.owner = n.owned.store; !n.Store.Info().Shared {
+	if n.owned.name, err = ownerName(ctx, n.Store); err != nil {
+		return err
+	}
+	if n.owned.owner = n.owned.name; !n.Store.Info().Shared {
 		n.owned.owner += runSeparator + rand.Text()
 	}
 	have, err := n.Broker.Own(ctx, "", "")
@@ -151,8 +187,8 @@ func (n *Node) ownStreams(ctx context.Context) error {
 		return err
 	}
 	from := ""
-	if sameStore(have.Owner, n.owned.store) {
-		from = have.Owner // of a run before
+	if sameStore(have.Owner, n.owned.name) {
+		from = have.Owner // of a run before, or of an earlier version
 	}
 	return n.checkOwner(ctx, from)
 }
@@ -160,26 +196,39 @@ func (n *Node) ownStreams(ctx context.Context) error {
 func (n *Node) checkOwner(ctx context.Context, from string) error {
 	ctx, cancel := context.WithTimeout(ctx, ownPatience)
 	defer cancel()
+	asked := time.Now()
 	have, err := n.Broker.Own(ctx, n.owned.owner, from)
 	if e := headgate.AsError(err); e != nil && e.Code == headgate.CodeStreamsForeign {
-		if sameStore(have.Owner, n.owned.store) {
-			e.Detail = "a node with a copy of this store took the streams at " + have.Since.UTC().Format(time.RFC3339)
-			e.Fix = "Run one node on this store, and never two copies of a store: their leases and budgets say nothing to each other."
-		} else {
-			e.Detail += "; this node's store is " + n.owned.store
-		}
-		return e
+		return n.foreign(e, have)
 	}
 	if err == nil {
-		now := time.Now()
-		n.owned.checked.Store(&now)
+		n.owned.checked.Store(&asked)
 	}
 	return err
+}
+
+// foreign says more of streams that are another's.
+func (n *Node) foreign(e *headgate.Error, have broker.Ownership) error {
+	switch {
+	case copies(have.Owner, n.owned.name):
+		e.Detail = "the streams belong to a copy of this store elsewhere, " + have.Owner + ", since " + have.Since.UTC().Format(time.RFC3339) +
+			"; this one is " + n.owned.name
+		e.Fix = "Run nodes on one of the copies only: their leases and budgets say nothing to each other. When this one is to follow the other, " +
+			"which it was restored or moved from, stop the other's nodes, then run headgate broker adopt."
+	case sameStore(have.Owner, n.owned.name):
+		e.Detail = "another node of this store, or of a copy of it, took the streams at " + have.Since.UTC().Format(time.RFC3339)
+		e.Fix = "Run one node on this store, and never two copies of a store: their leases and budgets say nothing to each other."
+	default:
+		e.Detail += "; this node's store is " + n.owned.name
+	}
+	return e
 }
 
 // keepStreams asks again and again, and returns once the streams are another
 // store's. A broker that does not answer takes no events either.
 func (n *Node) keepStreams(ctx context.Context) error {
+	n.owned.keeping.Store(true)
+	defer n.owned.keeping.Store(false)
 	tick := time.NewTicker(ownEvery)
 	defer tick.Stop()
 	for {
@@ -194,14 +243,38 @@ func (n *Node) keepStreams(ctx context.Context) error {
 	}
 }
 
+// unheard returns since when nobody has said whose the streams are, and whether
+// that is too long.
+func (o *owned) unheard() (since time.Time, long bool) {
+	at := o.checked.Load()
+	if at == nil {
+		return time.Time{}, false
+	}
+	return *at, time.Since(*at) > ownStale
+}
+
+// mayGrant refuses new leases while it is unknown for too long whose the streams
+// are: a store that adopted them would grant the same ones. Those that stand are
+// renewed: a broker that is away must not end what others do meanwhile.
+func (n *Node) mayGrant() error {
+	since, long := n.owned.unheard()
+	if !long || !n.owned.keeping.Load() {
+		return nil
+	}
+	return &headgate.Error{
+		Code: headgate.CodeUnavailable, RetryAfter: ownEvery,
+		Detail: "the broker was last heard to say whose its streams are at " + since.UTC().Format(time.RFC3339) + ": another store may grant this lease by now",
+	}
+}
+
 // ownerFindings say for how long nobody answered whose the streams are.
 func (n *Node) ownerFindings() []api.Finding {
-	at := n.owned.checked.Load()
-	if at == nil || time.Since(*at) < ownStale {
+	since, long := n.owned.unheard()
+	if !long {
 		return nil
 	}
 	return []api.Finding{{
-		Severity: "warning", What: "The broker was last heard to say whose its streams are at " + at.UTC().Format(time.RFC3339) + ".",
-		Fix: "Until it answers again another store may have adopted them, and leases may be granted by both.",
+		Severity: "warning", What: "The broker was last heard to say whose its streams are at " + since.UTC().Format(time.RFC3339) + ". No new leases are granted.",
+		Fix: "Until it answers again another store may have adopted them. Leases that stand can be renewed: revoke them if it has.",
 	}}
 }

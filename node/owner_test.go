@@ -4,12 +4,14 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/broker"
 	"github.com/headgate/headgate/broker/membroker"
+	"github.com/headgate/headgate/lease"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/sqlitestore"
 )
@@ -86,6 +88,109 @@ func TestUnheardOwnerIsAFinding(t *testing.T) {
 		n.owned.checked.Store(&at)
 		if got := n.ownerFindings(); len(got) != want {
 			t.Errorf("after %v: %+v", age, got)
+		}
+	}
+}
+
+// TestOwnersAreCompared: the identity and the place count, a run does not, and
+// what is not said is no difference.
+func TestOwnersAreCompared(t *testing.T) {
+	for _, c := range []struct {
+		a, b       string
+		same, copy bool
+	}{
+		{"id", "id", true, false},
+		{"id-run1", "id-run2", true, false},
+		{"id_1_2-run", "id_1_2", true, false},
+		{"id_1_2", "id", true, false},
+		{"id-run", "id_1_2", true, false},
+		{"id_1_2", "id_1_3", false, true},
+		{"id_1_2-run", "id_7_2-run", false, true},
+		{"id_1_2", "ie_1_2", false, false},
+		{"id", "ide", false, false},
+		{"", "id", false, false},
+	} {
+		if same, copied := sameStore(c.a, c.b), copies(c.a, c.b); same != c.same || copied != c.copy {
+			t.Errorf("%q and %q: same %t, copies %t", c.a, c.b, same, copied)
+		}
+	}
+}
+
+// silent is a broker that may not say whose its streams are.
+type silent struct {
+	shared
+	quiet atomic.Bool
+}
+
+func (s *silent) Own(ctx context.Context, owner, from string) (broker.Ownership, error) {
+	if s.quiet.Load() {
+		return broker.Ownership{}, headgate.NewError(headgate.CodeUnavailable, "away")
+	}
+	return s.shared.Own(ctx, owner, from)
+}
+
+// TestSilentBrokerStopsGrants: while nobody has said for longer than a lease
+// lasts whose the streams are, no lease is granted; those that stand go on.
+func TestSilentBrokerStopsGrants(t *testing.T) {
+	b := &silent{shared: shared{membroker.New(membroker.Config{})}}
+	defer b.Broker.Close(context.Background())
+	n, err := ownerNode(t, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := n.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx, ln) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	<-n.Router.Started()
+	p := &headgate.Principal{Name: "p", Kind: headgate.KindAgent, Lease: []string{"*"}}
+	acquire := func(resource, id string) (lease.Grant, error) {
+		got, err := n.Leases.Acquire(t.Context(), p, lease.Request{Resources: []string{resource}, TTL: time.Minute, RequestID: id})
+		if err != nil {
+			return lease.Grant{}, err
+		}
+		return got[0], nil
+	}
+	held, err := acquire("r/1", "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.quiet.Store(true)
+	if _, err := acquire("r/2", ""); err != nil {
+		t.Errorf("at the beginning of the silence: %v", err)
+	}
+	old := time.Now().Add(-ownStale - time.Second)
+	n.owned.checked.Store(&old)
+	if _, err := acquire("r/3", ""); headgate.CodeOf(err) != headgate.CodeUnavailable {
+		t.Errorf("after a long silence: %v", err)
+	}
+	if again, err := acquire("r/1", "one"); err != nil || !again.Again {
+		t.Errorf("a repeated request: %+v, %v", again, err)
+	}
+	renewed, err := n.Leases.Renew(t.Context(), p, "r/1", held.Token, 0)
+	if err != nil {
+		t.Errorf("a renewal: %v", err)
+	}
+	if err := n.Leases.Release(t.Context(), p, "r/1", renewed.Token); err != nil {
+		t.Errorf("a release: %v", err)
+	}
+	b.quiet.Store(false)
+	for end := time.Now().Add(time.Minute); ; {
+		_, err := acquire("r/3", "")
+		if err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the broker is heard again: %v", err)
 		}
 	}
 }

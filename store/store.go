@@ -27,6 +27,11 @@ type Info struct {
 	Words string
 	// Shared: several nodes may have the store open at once.
 	Shared bool
+	// Place is where the store is, in letters, digits and "_", as far as a copy
+	// of it elsewhere, which has the same identity, would have another: the
+	// server and the database. It stays with a physical standby that takes over.
+	// Empty: it cannot be told.
+	Place string
 	// Schema is the version of the tables.
 	Schema int
 }

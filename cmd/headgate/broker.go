@@ -19,7 +19,8 @@ func (a *app) brokerCommand() *cobra.Command {
 				"The node must not run, unless store and broker are both outside of it."),
 		a.ownerCommand(true, "adopt", "Make the broker's streams the store's",
 			"Make the broker's streams belong to the configured store: after it was lost, replaced or restored\n"+
-				"from a backup of before it had them. A backup of a later time needs no adoption.\n\n"+
+				"from a backup of before it had them. A backup of a later time needs no adoption, unless it is a dump\n"+
+				"of a PostgreSQL database: restored, that is another store, as a clone is, and after pg_upgrade.\n\n"+
 				"Stop the nodes of the other store first. One that runs all the same ends within seconds, and none\n"+
 				"starts again on these streams. What only the other store knows is not carried over: leases and\n"+
 				"their epochs, gas that was used, progress of subscriptions, retries, quarantine. Events of\n"+

@@ -167,7 +167,7 @@ func TestOutsideTwoStoresOneBroker(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("two nodes run on copies of one store")
 	}
-	wantForeign(t, srv.ExitError(), srv.Output(), "a copy of this store")
+	wantForeign(t, srv.ExitError(), srv.Output(), "or of a copy of it")
 	if err := replica.order(other.Client(os.Getenv("TOKEN_SHOP")), "4"); err != nil {
 		t.Error(err)
 	}

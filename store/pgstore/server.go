@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 
@@ -20,11 +21,17 @@ type facts struct {
 	version                    string
 	standby, readOnly          bool
 	fsync, fullPages, standbys string
+	place                      string // of the database; empty where the server does not say
 }
 
 const sqlFacts = `SELECT current_setting('server_version_num'), current_setting('server_version'), pg_catalog.pg_is_in_recovery(),
 	current_setting('transaction_read_only'), current_setting('fsync'), current_setting('full_page_writes'),
-	current_setting('synchronous_standby_names')`
+	current_setting('synchronous_standby_names'),
+	(SELECT oid::text FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())`
+
+// sqlSystem reads what initdb drew, and every physical copy has. Any role may,
+// unless that right was taken away.
+const sqlSystem = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()"
 
 // inspect asks the server and refuses one that cannot keep what the port
 // promises. It runs on every new connection: behind the same name there may be
@@ -34,7 +41,7 @@ func (s *Store) inspect(ctx context.Context, pg *pgconn.PgConn) (facts, error) {
 	if err != nil {
 		return facts{}, err
 	}
-	if len(results) != 1 || len(results[0].Rows) != 1 || len(results[0].Rows[0]) != 7 {
+	if len(results) != 1 || len(results[0].Rows) != 1 || len(results[0].Rows[0]) != 8 {
 		return facts{}, headgate.NewError(headgate.CodeInvalidConfig, "the server does not answer as PostgreSQL does")
 	}
 	row := results[0].Rows[0]
@@ -45,7 +52,32 @@ func (s *Store) inspect(ctx context.Context, pg *pgconn.PgConn) (facts, error) {
 	if f.number, err = strconv.Atoi(string(row[0])); err != nil {
 		return facts{}, headgate.NewError(headgate.CodeInvalidConfig, "the server's version %q cannot be read", sqlstore.Clip(string(row[0])))
 	}
-	return f, f.check(s.cfg.Relaxed)
+	if err := f.check(s.cfg.Relaxed); err != nil {
+		return f, err
+	}
+	system, err := pg.Exec(ctx, sqlSystem).ReadAll()
+	var refused *pgconn.PgError
+	switch {
+	case errors.As(err, &refused):
+		return f, nil
+	case err != nil:
+		return f, err
+	case len(system) == 1 && len(system[0].Rows) == 1 && len(system[0].Rows[0]) == 1:
+		f.place = string(system[0].Rows[0][0]) + "_" + string(row[7])
+	}
+	return f, s.stays(f)
+}
+
+// stays refuses another database than the one that was opened: the memory of
+// the node, and what it holds in it, do not belong to it.
+func (s *Store) stays(f facts) error {
+	if was := s.facts.place; was != "" && f.place != "" && f.place != was {
+		return &headgate.Error{
+			Code: headgate.CodeUnavailable, Outcome: headgate.NotApplied, Detail: "another database stands where the store's was",
+			Fix: "Put the store's database back, or restart the node to take the other one.",
+		}
+	}
+	return nil
 }
 
 // check refuses a server.

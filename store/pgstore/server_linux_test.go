@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -153,6 +154,45 @@ func TestOutsideErrorsHideTheServer(t *testing.T) {
 		}
 	}
 	wantCode(t, tryOpen(t, Config{URL: server.URL()}), headgate.CodeUnavailable, at.Host) // an operator reads it
+}
+
+// TestOutsidePlace: the place tells a database from its copies, also to a user
+// without rights, and a store that is open does not take a copy for it.
+func TestOutsidePlace(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	pgtest.Exec(t, server.URL(), "CREATE DATABASE a; ")
+	named := func(name string) string { return strings.Replace(server.URL(), "/postgres?", "/"+name+"?", 1) }
+	s := openTest(t, Config{URL: named("a"), Schema: "headgate"})
+	place := s.Info().Place
+	if !regexp.MustCompile(`^[0-9]+_[0-9]+$`).MatchString(place) {
+		t.Fatalf("place %q", place)
+	}
+	pgtest.Exec(t, server.URL(), "CREATE USER plain")
+	pgtest.Exec(t, server.URL(), "CREATE DATABASE theirs OWNER plain")
+	other := openTest(t, Config{URL: strings.Replace(named("theirs"), "headgate@", "plain@", 1), Schema: "headgate"})
+	if system, _, _ := strings.Cut(place, "_"); !strings.HasPrefix(other.Info().Place, system+"_") || other.Info().Place == place {
+		t.Errorf("places %q and %q", place, other.Info().Place)
+	}
+	end := "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname IN ('a', 'b') AND pid <> pg_backend_pid()"
+	swap := func(statements ...string) {
+		t.Helper()
+		pgtest.Exec(t, server.URL(), "ALTER DATABASE a WITH ALLOW_CONNECTIONS false")
+		pgtest.Exec(t, server.URL(), end)
+		for len(pgtest.Exec(t, server.URL(), "SELECT 1 FROM pg_stat_activity WHERE datname = 'a'")) > 0 {
+		}
+		for _, sql := range statements {
+			pgtest.Exec(t, server.URL(), sql)
+		}
+	}
+	swap("ALTER DATABASE a RENAME TO b", "CREATE DATABASE a TEMPLATE b")
+	for _, err := range []error{s.Update(t.Context(), put("x")), s.View(t.Context(), look)} {
+		wantCode(t, err, headgate.CodeUnavailable, "another database")
+	}
+	swap("DROP DATABASE a WITH (FORCE)", "ALTER DATABASE b RENAME TO a", "ALTER DATABASE a WITH ALLOW_CONNECTIONS true")
+	if err := s.Update(t.Context(), put("x")); err != nil {
+		t.Errorf("with its own database: %v", err)
+	}
 }
 
 // TestOutsideUnfitServers opens servers that would lose what they answered, or

@@ -299,7 +299,7 @@ func (s *Store) View(ctx context.Context, fn func(context.Context, *store.Tx) er
 
 // Info implements store.Store.
 func (s *Store) Info() store.Info {
-	return store.Info{Driver: "postgres", Shared: true, Schema: s.schema, Durable: !s.cfg.Relaxed, Words: s.facts.words(s.cfg.Relaxed)}
+	return store.Info{Driver: "postgres", Shared: s.cfg.Shared, Place: s.facts.place, Schema: s.schema, Durable: !s.cfg.Relaxed, Words: s.facts.words(s.cfg.Relaxed)}
 }
 
 // Close implements store.Store. Calls that began are waited for; later ones

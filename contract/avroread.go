@@ -202,13 +202,7 @@ func (r *avroRead) integer(n *avroNode, v int32) bool {
 	if r.t.values[v].kind != kindNumber || !isInteger(r.t.raw(v)) {
 		return r.wrongType(n, v)
 	}
-	low, high := int64(math.MinInt64), int64(math.MaxInt64)
-	switch {
-	case n.logical == avroTimeOfDay:
-		low, high = 0, n.max-1
-	case n.op == avroInt:
-		low, high = math.MinInt32, math.MaxInt32
-	}
+	low, high := n.integers()
 	x, ok := exactInt(r.t.raw(v))
 	if !ok || x < low || x > high {
 		return r.fault(headgate.ViolationOutOfRange, n, v)
@@ -303,11 +297,9 @@ func (r *avroRead) binary(n *avroNode, v int32) bool {
 		if n.op == avroFixed && !r.goesOn() && utf8.RuneCount(r.t.str(v)) != n.size {
 			return false
 		}
-		for _, c := range string(r.t.str(v)) {
-			if c > 0xff {
-				return r.wrongType(n, v)
-			}
-			b = append(b, byte(c))
+		var ok bool
+		if b, ok = avroBytesOf(r.t.str(v)); !ok {
+			return r.wrongType(n, v)
 		}
 	case k == kindNumber && n.decimal != nil:
 		d := parseDecimal(r.t.raw(v))

@@ -35,6 +35,7 @@ type compileHooks struct {
 	maxCost     int            // replaces MaxVisits
 	allowCycles bool
 	generalOnly bool // no fast engine
+	plain       bool // no shortcuts past the schemas
 }
 
 func (h *compileHooks) known(u string) bool {
@@ -82,6 +83,10 @@ func compileSchema(schema []byte, pol Policy, hooks *compileHooks) (*program, []
 	}
 	if !rsn.empty() {
 		return nil, nil, rsn
+	}
+	if !hooks.plain {
+		prog.sortScalars()
+		prog.pickBranches()
 	}
 	prog.checkLiterals(l)
 	warnings := l.warn

@@ -162,7 +162,7 @@ func chooseEngine(c *Contract, hooks *compileHooks) engine {
 	case hooks.allowCycles:
 		return general{c, "the schemas were not searched for cycles"}
 	}
-	f, why := newFast(c.prog, c.policy)
+	f, why := newFast(c.prog, c.policy, hooks.plain)
 	if f == nil {
 		return general{c, why}
 	}

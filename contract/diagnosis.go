@@ -99,7 +99,7 @@ func (e *evaluator) end() {
 		clear(b.list[:cap(b.list)])
 	}
 	*e = evaluator{
-		spare: spare,
+		spare: spare, rows: e.rows[:0],
 		scope: e.scope[:0], undo: e.undo[:0], key: e.key[:0], declared: e.declared[:0], hashes: e.hashes[:0],
 		applied: appliedList{list: e.applied.list[:0]}, vocabularies: vocabularies[:0],
 	}

@@ -43,6 +43,9 @@ type evaluator struct {
 	sought, compared int
 	spare            []*branchReport
 	spared           int
+	rows             []int32 // of faults by branch, of unions under way
+	// faults are those of classes of scalars.
+	faults map[classKey][]finding
 	// hiding says what reports may not show; nil: nothing.
 	hiding *hiding
 	key    []byte
@@ -136,6 +139,11 @@ func (e *evaluator) eval(n *node, v int32, ev *evals, rep *report) bool {
 			rep.add(finding{code: headgate.ViolationForbidden, val: v, n: n})
 		}
 		return n.always > 0
+	}
+	if n.classes != nil && e.t.values[v].kind < kindArray {
+		if done, ok := e.byClass(n, v, rep); done {
+			return ok && !e.over()
+		}
 	}
 	if !e.p.dynamic || len(e.scope) > 0 && e.scope[len(e.scope)-1] == n.res {
 		return e.apply(n, v, ev, rep)
@@ -358,7 +366,14 @@ func (e *evaluator) candidates(u *union, v int32) []*node {
 
 func (e *evaluator) anyOf(n *node, v int32, ev *evals, rep *report) bool {
 	matched := false
-	for _, b := range e.candidates(n.anyOf, v) {
+	rows, k := len(e.rows), e.t.values[v].kind
+	list := e.candidates(n.anyOf, v)
+	pick := n.anyOf.pickFor(list)
+	least := e.faultsOf(pick, v)
+	for i, b := range list {
+		if pick.rulesOut(i, k, least) {
+			continue
+		}
 		mark, tmp := len(e.undo), fresh(ev)
 		if !e.eval(b, v, tmp, nil) {
 			e.rollback(mark)
@@ -372,6 +387,7 @@ func (e *evaluator) anyOf(n *node, v int32, ev *evals, rep *report) bool {
 			break
 		}
 	}
+	e.rows = e.rows[:rows]
 	switch {
 	case matched || rep == nil || e.over():
 	case e.wrapped(n.anyOf, v) != nil:
@@ -384,7 +400,14 @@ func (e *evaluator) anyOf(n *node, v int32, ev *evals, rep *report) bool {
 
 func (e *evaluator) oneOf(n *node, v int32, ev *evals, rep *report) bool {
 	first, second := -1, -1
-	for i, b := range e.candidates(n.oneOf, v) {
+	rows, k := len(e.rows), e.t.values[v].kind
+	list := e.candidates(n.oneOf, v)
+	pick := n.oneOf.pickFor(list)
+	least := e.faultsOf(pick, v)
+	for i, b := range list {
+		if pick.rulesOut(i, k, least) {
+			continue
+		}
 		mark, tmp := len(e.undo), fresh(ev)
 		if !e.eval(b, v, tmp, nil) {
 			e.rollback(mark)
@@ -399,6 +422,7 @@ func (e *evaluator) oneOf(n *node, v int32, ev *evals, rep *report) bool {
 			ev.merge(tmp)
 		}
 	}
+	e.rows = e.rows[:rows]
 	switch {
 	case e.over():
 		return false

@@ -17,10 +17,11 @@ type fast struct {
 	why    string
 }
 
-// newFast compiles a program for the fast engine. Where that is not possible
+// newFast compiles a program for the fast engine, plain for one without classes
+// of scalars. Where that is not possible
 // it returns nil and the reason.
-func newFast(prog *program, pol Policy) (*fast, string) {
-	p, why := compileFast(prog, pol)
+func newFast(prog *program, pol Policy, plain bool) (*fast, string) {
+	p, why := compileFast(prog, pol, plain)
 	if p == nil {
 		return nil, why
 	}

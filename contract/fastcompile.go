@@ -32,6 +32,8 @@ type fastCompiler struct {
 	memo      map[string]int32
 	queue     []fastPending
 	shared    map[string]int32 // entries of strings and numbers
+	sorted    map[string]*classes
+	plain     bool // without them
 	autos     map[string]*automaton
 	left      *automata
 	children  int
@@ -46,7 +48,7 @@ type fastPending struct {
 
 // compileFast returns the program for the fast engine, or the reason why there
 // is none.
-func compileFast(g *program, pol Policy) (*fastProgram, string) {
+func compileFast(g *program, pol Policy, plain bool) (*fastProgram, string) {
 	for _, n := range g.nodes {
 		if n.recRef != nil && len(g.recursiveTargets(n)) != 1 {
 			return nil, placeWords(n.at) + ": $recursiveRef has several targets"
@@ -56,7 +58,7 @@ func compileFast(g *program, pol Policy) (*fastProgram, string) {
 		}
 	}
 	c := &fastCompiler{
-		g: g, facts: newKindFacts(g), closing: g.closing, memo: map[string]int32{}, shared: map[string]int32{},
+		g: g, facts: newKindFacts(g), closing: g.closing, memo: map[string]int32{}, shared: map[string]int32{}, sorted: map[string]*classes{}, plain: plain,
 		autos: map[string]*automaton{}, left: newAutomata(),
 		p: &fastProgram{general: g, limits: pol.limits(), tapes: &sync.Pool{New: func() any { return new([]value) }}},
 	}
@@ -255,11 +257,35 @@ func (c *fastCompiler) str(set, all schemaSet) int32 {
 	if !asked && !s.after.any {
 		return free
 	}
+	s.classes = c.classes(set, len(s.formats)+len(s.patterns), s.after)
 	return c.addString(s)
 }
 
+// classes returns the classes of the scalars under a set, where that is more
+// than some comparisons and tests.
+func (c *fastCompiler) classes(set schemaSet, asked int, after fastAfter) *classes {
+	for i := range after.tests {
+		asked += len(after.tests[i].branches)
+	}
+	if asked < minClassVisits || c.plain {
+		return nil
+	}
+	key := set.key()
+	found, have := c.sorted[key]
+	if !have {
+		nodes := set.nodes()
+		if len(nodes) == 1 && nodes[0].classes != nil {
+			found = nodes[0].classes
+		} else if !c.g.dynamic {
+			found = newClasses(c.g, &node{allOf: nodes})
+		}
+		c.sorted[key] = found
+	}
+	return found
+}
+
 func (c *fastCompiler) addString(s fastString) int32 {
-	return addShared(c, &c.p.strings, s, s.after.any)
+	return addShared(c, &c.p.strings, s, s.after.any || s.classes != nil)
 }
 
 // addShared appends an entry to a table, or returns the equal one that is there:

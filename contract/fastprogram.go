@@ -133,6 +133,7 @@ type fastString struct {
 	maxLength int // or the greatest int
 	formats   []*format
 	patterns  []*bytePattern
+	classes   *classes // where they decide, nothing else is asked
 	after     fastAfter
 }
 
@@ -143,6 +144,7 @@ type fastNumber struct {
 	integer   bool
 	bounds    []fastBound
 	multiples []multiple
+	classes   *classes // where they decide, nothing else is asked
 	after     fastAfter
 }
 

@@ -34,6 +34,18 @@ func (s *fastState) stringValue(i int32, at int) int {
 	}
 	r := &s.p.strings[i]
 	mark := len(s.scratch)
+	if r.classes != nil {
+		content := s.unescape(at, end, saw)
+		s.steps++
+		_, verdict := r.classes.text(content, func() int { return s.runes(content, saw) })
+		s.scratch = s.scratch[:mark]
+		switch {
+		case verdict&classAccepted != 0:
+			return end
+		case verdict&classRefused != 0:
+			return bad
+		}
+	}
 	ok := s.stringFits(r, s.unescape(at, end, saw), saw)
 	s.scratch = s.scratch[:mark]
 	if !ok || r.after.any && !s.after(&r.after, at, end) {
@@ -56,15 +68,7 @@ func (s *fastState) stringFits(r *fastString, content []byte, saw uint8) bool {
 		}
 	}
 	if len(content) < r.minLength || len(content) > r.maxLength || r.minLength > 0 && saw&(sawWide|sawEscape) != 0 {
-		n := len(content)
-		if saw != 0 {
-			if s.last.runes < 0 {
-				s.last.runes = utf8.RuneCount(content)
-				s.steps += n >> 5
-			}
-			n = s.last.runes
-		}
-		if n < r.minLength || n > r.maxLength {
+		if n := s.runes(content, saw); n < r.minLength || n > r.maxLength {
 			return false
 		}
 	}
@@ -74,6 +78,18 @@ func (s *fastState) stringFits(r *fastString, content []byte, saw uint8) bool {
 		}
 	}
 	return true
+}
+
+// runes counts the code points of the string that was scanned last.
+func (s *fastState) runes(content []byte, saw uint8) int {
+	if saw == 0 {
+		return len(content)
+	}
+	if s.last.runes < 0 {
+		s.last.runes = utf8.RuneCount(content)
+		s.steps += len(content) >> 5
+	}
+	return s.last.runes
 }
 
 // affords pays for a match of a text of n bytes before it is done. What costs
@@ -97,6 +113,15 @@ func (s *fastState) numberValue(i int32, at int) int {
 		return end
 	}
 	r := &s.p.numbers[i]
+	if r.classes != nil {
+		s.steps += 1 + (end-at)>>4
+		switch _, verdict := r.classes.number(s.text[at:end]); {
+		case verdict&classAccepted != 0:
+			return end
+		case verdict&classRefused != 0:
+			return bad
+		}
+	}
 	if !s.numberFits(r, s.text[at:end], plain) || r.after.any && !s.after(&r.after, at, end) {
 		return bad
 	}

@@ -2,6 +2,9 @@ package contract
 
 import (
 	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 
@@ -138,10 +141,10 @@ func TestLooksForFaultsEnd(t *testing.T) {
 				continue
 			}
 			checkReport(t, payload, v)
-			if found := len(v.Violations) + v.Truncated; found > max(minSought, len(payload))+1 {
+			if found := len(v.Violations) + v.Truncated; found > max(minSought, len(payload))+MaxVisits {
 				t.Errorf("%s: %d faults in %d bytes", name, found, len(payload))
 			}
-			if d.eval.sought < -60 || d.eval.compared < -60 {
+			if d.eval.sought < -MaxVisits || d.eval.compared < -MaxVisits {
 				t.Errorf("%s: %d and %d faults more than enough", name, -d.eval.sought, -d.eval.compared)
 			}
 			if v.Violations[0].At != firstAt(v.Violations) {
@@ -159,4 +162,52 @@ func firstAt(list []headgate.Violation) string {
 		}
 	}
 	return first.At
+}
+
+// What decides many schemas at once gives the verdicts and the reports that the
+// schemas give one by one, and the schema library agrees.
+func TestShortcutsChangeNothing(t *testing.T) {
+	each := 150
+	if raceEnabled {
+		each = 15
+	}
+	if os.Getenv("HEADGATE_CAMPAIGN") == "1" {
+		each = 20_000
+	}
+	shapes := hostileBranches()
+	refused, cases := 0, 0
+	for _, name := range sortedKeys(shapes) {
+		x := shapes[name]
+		plain, _, err := Compile("test", 1, []byte(x.schema), &CompileOpts{Policy: Policy{CloseObjects: x.closed}, hooks: compileHooks{plain: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &subject{name: name, schema: []byte(x.schema), contract: compileOK(t, x.schema, Policy{CloseObjects: x.closed}), library: oracle(t, []byte(x.schema), false)}
+		s.payloads = []*tree{parseTree(t, []byte(x.payload(20))), parseTree(t, []byte(x.payload(60)))}
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(name))
+		rng := rand.New(rand.NewPCG(51, h.Sum64()))
+		m := newMutator(t, rng, s.schema, s.payloads)
+		var d differential
+		for range each {
+			root := pick(rng, s.payloads).clone()
+			for range rng.IntN(5) {
+				m.change(root)
+			}
+			text := m.text(root)
+			d.compare(t, s, text, !x.closed)
+			got, want := s.contract.Check(text), plain.Check(text)
+			if a, b := encode(t, got), encode(t, want); string(a) != string(b) {
+				t.Fatalf("%s on %s:\n%s\n%s", name, text, a, b)
+			}
+			if got != nil {
+				refused++
+			}
+			cases++
+		}
+	}
+	t.Logf("%d cases, %d refused", cases, refused)
+	if refused < cases/5 || refused > cases*9/10 {
+		t.Errorf("%d of %d refused", refused, cases)
+	}
 }

@@ -40,6 +40,9 @@ type node struct {
 
 	unevalProps, unevalItems *node
 
+	// classes decides scalars, where many schemas apply to them.
+	classes *classes
+
 	// What the schema says beyond what is valid: other names that senders use
 	// for the property, its default, and whether reports may show its value.
 	aliases   []string
@@ -57,6 +60,7 @@ type union struct {
 	branches []*node
 	// disc chooses the branch by a property, where the branches allow it.
 	disc *discriminator
+	pick *unionPick // of many branches
 	// wrapped are, in a twin, the branches in Avro's own form, by the name of
 	// the only member that they have.
 	wrapped map[string]*node
@@ -132,6 +136,8 @@ type program struct {
 	// closing is set when undeclared properties are refused by policy.
 	closing bool
 	cost    int // the greatest number of schemas that one value meets
+	// classWork is what is left of maxClassWork.
+	classWork int
 
 	repair    RepairMode
 	sensitive bool // some schema is

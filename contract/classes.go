@@ -1,0 +1,537 @@
+package contract
+
+import (
+	"encoding/json"
+	"slices"
+	"sort"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/jsontext"
+)
+
+// classes sorts the scalars that a schema may meet into classes whose values it
+// treats alike, and says what becomes of each: so that a value under dozens of
+// schemas costs one search. Numbers are told apart by the bounds and the fixed
+// values of all schemas that apply to the same value, strings by their fixed
+// values and the bounds of their lengths. Where more must be looked at, such as
+// a pattern, the class is open and the schemas decide.
+type classes struct {
+	literals [3]classVerdict // of null, false and true
+	points   []decimal       // ordered
+	small    []int64         // the points, where each is one of at most 18 digits
+	numbers  []classVerdict  // by numberClass
+	fixed    map[string]int32
+	named    []classVerdict // by fixed
+	lengths  []int          // ordered: each begins a class
+	strings  []classVerdict // by the number of lengths that are reached
+}
+
+// classVerdict says what becomes of the values of a class. One that is neither
+// accepted nor refused is open.
+type classVerdict uint8
+
+const (
+	classAccepted classVerdict = 1 << iota
+	classRefused
+	// classPure: all of them have the same faults, too.
+	classPure
+)
+
+// Bounds of classes.
+const (
+	minClassVisits = 6       // of schemas, from which on they are worth it
+	maxClasses     = 1 << 13 // of one schema
+	maxClassWork   = 1 << 19 // schemas asked while those of one contract are found
+)
+
+// classKey names a class of an evaluator's schema.
+type classKey struct {
+	id    int
+	kind  kind
+	class int32
+}
+
+// sortScalars finds the classes of all schemas that scalars meet many of.
+func (p *program) sortScalars() {
+	if p.dynamic {
+		return // what applies depends on the way
+	}
+	c := &coster{p: p, done: map[stepMemo]int{}}
+	for i := range c.memo {
+		c.memo[i] = make([]int, len(p.nodes))
+	}
+	p.classWork = maxClassWork
+	for _, n := range p.entries() {
+		if c.visits(n, classScalar) >= minClassVisits {
+			n.classes = newClasses(p, n)
+		}
+	}
+}
+
+// newClasses returns nil where there would be too many classes.
+func newClasses(p *program, n *node) *classes {
+	c := &classes{fixed: map[string]int32{}}
+	s := &classSorter{p: p, c: c, seen: map[*node]bool{}, at: map[*bound]int{}, texts: map[string]bool{}}
+	s.collect(n)
+	slices.SortFunc(c.points, func(a, b decimal) int { return a.compare(&b) })
+	c.points = slices.CompactFunc(c.points, func(a, b decimal) bool { return a.compare(&b) == 0 })
+	slices.Sort(c.lengths)
+	c.lengths = slices.Compact(c.lengths)
+	total := 4*len(c.points) + len(s.texts) + len(c.lengths) + 8
+	if p.classWork -= total * len(s.seen); total > maxClasses || p.classWork < 0 {
+		return nil
+	}
+	for i := range c.points {
+		x, ok := c.points[i].small()
+		if !ok {
+			c.small = nil
+			break
+		}
+		c.small = append(c.small, x)
+	}
+	for b := range s.at {
+		s.at[b], _ = slices.BinarySearchFunc(c.points, b.dec, func(a, b decimal) int { return a.compare(&b) })
+	}
+	s.decide(n)
+	return c
+}
+
+// number returns the class of a number and what becomes of it.
+func (c *classes) number(raw []byte) (int32, classVerdict) {
+	x, plain := smallInt(raw)
+	at, equal, whole := 0, false, true
+	if plain && len(c.small) == len(c.points) {
+		at, equal = slices.BinarySearch(c.small, x)
+	} else {
+		v := viewNumber(raw)
+		at, equal = sort.Find(len(c.points), func(i int) int { return v.compare(&c.points[i]) })
+		whole = v.isInteger()
+	}
+	i := numberClass(at, equal, whole)
+	return i, c.numbers[i]
+}
+
+// numberClass numbers the classes of numbers: those below a point, or above
+// all, and those that equal one; whole and not.
+func numberClass(at int, equal, whole bool) int32 {
+	i := int32(4 * at)
+	if equal {
+		i += 2
+	}
+	if whole {
+		i++
+	}
+	return i
+}
+
+// text returns the class of a string, whose code points are counted when they
+// are needed. The classes of fixed strings come behind the others.
+func (c *classes) text(s []byte, runes func() int) (int32, classVerdict) {
+	if i, ok := c.fixed[string(s)]; ok {
+		return int32(len(c.strings)) + i, c.named[i]
+	}
+	i := 0
+	if len(c.lengths) > 0 {
+		n := runes()
+		i = sort.Search(len(c.lengths), func(i int) bool { return c.lengths[i] > n })
+	}
+	return int32(i), c.strings[i]
+}
+
+// compare orders two numbers.
+func (d *decimal) compare(o *decimal) int {
+	text := d.appendKey(nil)
+	v := viewNumber(text)
+	return v.compare(o)
+}
+
+// classSorter finds the classes of one schema.
+type classSorter struct {
+	p     *program
+	c     *classes
+	seen  map[*node]bool
+	at    map[*bound]int // its place among the points
+	texts map[string]bool
+	// The class that is asked about.
+	kind   kind
+	point  int  // of the number: below this point
+	equal  bool // or equal to it
+	whole  bool
+	length int  // of the string, at least
+	open   bool // something was asked that the class does not say
+}
+
+// collect gathers what tells values apart, from every schema that applies to
+// the same scalar.
+func (s *classSorter) collect(n *node) {
+	if n == nil || s.seen[n] || n.always != 0 {
+		return
+	}
+	s.seen[n] = true
+	if n.konst != nil {
+		s.literal(n.konst.value)
+	}
+	if n.enum != nil {
+		for i := range n.enum.values {
+			s.literal(n.enum.values[i].value)
+		}
+	}
+	if r := n.numbers; r != nil {
+		for _, b := range []*bound{r.min, r.max, r.exclMin, r.exclMax} {
+			if b != nil {
+				s.at[b] = 0
+				s.c.points = append(s.c.points, b.dec)
+			}
+		}
+		if b := r.multiple; b != nil {
+			s.at[b] = 0
+			less := b.dec
+			less.neg = true
+			s.c.points = append(s.c.points, b.dec, less, decimal{})
+		}
+	}
+	if r := n.strings; r != nil {
+		if r.minLength > 0 {
+			s.c.lengths = append(s.c.lengths, r.minLength)
+		}
+		if r.maxLength >= 0 {
+			s.c.lengths = append(s.c.lengths, r.maxLength+1)
+		}
+	}
+	for _, m := range s.parts(n) {
+		s.collect(m)
+	}
+}
+
+// parts returns the schemas that n applies to the same scalar.
+func (s *classSorter) parts(n *node) []*node {
+	out := []*node{n.ref, n.recRef, n.dynRef, n.not, n.ifs, n.then, n.otherwise}
+	out = append(out, n.allOf...)
+	for _, u := range []*union{n.anyOf, n.oneOf} {
+		if u != nil {
+			out = append(out, u.branches...)
+		}
+	}
+	return out
+}
+
+func (s *classSorter) literal(v any) {
+	switch v := v.(type) {
+	case json.Number:
+		s.c.points = append(s.c.points, parseDecimal([]byte(v)))
+	case string:
+		s.texts[v] = true
+	}
+}
+
+// decide fills in what becomes of each class.
+func (s *classSorter) decide(n *node) {
+	for i, word := range []string{"null", "false", "true"} {
+		s.c.literals[i] = s.exactly(n, []byte(word))
+	}
+	for _, text := range sortedKeys(s.texts) {
+		s.c.fixed[text] = int32(len(s.c.named))
+		s.c.named = append(s.c.named, s.exactly(n, jsontext.AppendString(nil, text)))
+	}
+	s.kind = kindString
+	for i := range len(s.c.lengths) + 1 {
+		s.length = 0
+		if i > 0 {
+			s.length = s.c.lengths[i-1]
+		}
+		s.c.strings = append(s.c.strings, s.class(n))
+	}
+	s.kind = kindNumber
+	for i := range len(s.c.points) + 1 {
+		for _, equal := range []bool{false, true} {
+			for _, whole := range []bool{false, true} {
+				s.point, s.equal, s.whole = i, equal, whole
+				if equal && (i == len(s.c.points) || whole != (s.c.points[i].exp >= 0)) {
+					s.c.numbers = append(s.c.numbers, 0) // no number is there
+					continue
+				}
+				s.c.numbers = append(s.c.numbers, s.class(n))
+			}
+		}
+	}
+}
+
+// exactly decides one value, which is a class of its own.
+func (s *classSorter) exactly(n *node, text []byte) classVerdict {
+	t, fault := readTape(text, jsontext.Limits{Depth: 1, NumberLength: MaxSchemaBytes, Exponent: maxExponent}, nil)
+	if fault != nil {
+		return 0
+	}
+	e := newEvaluator(s.p, &t)
+	switch ok := e.eval(n, 0, nil, nil); {
+	case e.over():
+		return 0
+	case ok:
+		return classAccepted | classPure
+	}
+	return classRefused | classPure
+}
+
+// tri is an answer that may be open.
+type tri int8
+
+const (
+	triNo tri = iota - 1
+	triOpen
+	triYes
+)
+
+func triOf(yes bool) tri {
+	if yes {
+		return triYes
+	}
+	return triNo
+}
+
+func (s *classSorter) class(n *node) classVerdict {
+	s.open = false
+	var v classVerdict
+	switch s.ask(n) {
+	case triYes:
+		v = classAccepted
+	case triNo:
+		v = classRefused
+	}
+	if !s.open {
+		v |= classPure
+	}
+	return v
+}
+
+// unsure is the answer to what the class does not say.
+func (s *classSorter) unsure() tri {
+	s.open = true
+	return triOpen
+}
+
+// ask finds out what a schema says of all values of the class. It asks every
+// part, also where the answer is known, to find what is open.
+func (s *classSorter) ask(n *node) tri {
+	if n.always != 0 {
+		return triOf(n.always > 0)
+	}
+	out := min(s.head(n), s.rules(n))
+	all := func(m *node) {
+		if m != nil {
+			out = min(out, s.ask(m))
+		}
+	}
+	all(n.ref)
+	if n.refOnly() {
+		return out
+	}
+	all(n.recRef)
+	all(n.dynRef)
+	for _, m := range n.allOf {
+		all(m)
+	}
+	if n.not != nil {
+		out = min(out, -s.ask(n.not))
+	}
+	if n.anyOf != nil {
+		any := triNo
+		for _, b := range n.anyOf.branches {
+			any = max(any, s.ask(b))
+		}
+		out = min(out, any)
+	}
+	if n.oneOf != nil {
+		out = min(out, s.one(n.oneOf.branches))
+	}
+	if n.ifs != nil {
+		out = min(out, s.conditional(n))
+	}
+	return out
+}
+
+func (s *classSorter) one(branches []*node) tri {
+	sure, perhaps := 0, 0
+	for _, b := range branches {
+		switch s.ask(b) {
+		case triYes:
+			sure++
+		case triOpen:
+			perhaps++
+		}
+	}
+	switch {
+	case sure > 1 || sure+perhaps == 0:
+		return triNo
+	case perhaps == 0:
+		return triYes
+	}
+	return triOpen
+}
+
+func (s *classSorter) conditional(n *node) tri {
+	then, otherwise := triYes, triYes
+	if n.then != nil {
+		then = s.ask(n.then)
+	}
+	if n.otherwise != nil {
+		otherwise = s.ask(n.otherwise)
+	}
+	switch s.ask(n.ifs) {
+	case triYes:
+		return then
+	case triNo:
+		return otherwise
+	}
+	if then == otherwise {
+		return then
+	}
+	return triOpen
+}
+
+// head is evaluator.head for a class.
+func (s *classSorter) head(n *node) tri {
+	out := triYes
+	if n.types != 0 && n.types&(1<<s.kind) == 0 && (s.kind != kindNumber || n.types&typeInteger == 0 || !s.whole) {
+		out = triNo
+	}
+	if n.konst != nil {
+		out = min(out, triOf(s.is(n.konst.value)))
+	}
+	if n.enum != nil {
+		out = min(out, triOf(slices.ContainsFunc(n.enum.values, func(l literal) bool { return s.is(l.value) })))
+	}
+	if n.format != nil && s.kind == kindString {
+		out = min(out, s.unsure())
+	}
+	return out
+}
+
+// is reports whether the values of the class equal a value of the schema: only
+// a number that is a point can.
+func (s *classSorter) is(v any) bool {
+	x, ok := v.(json.Number)
+	if !ok || s.kind != kindNumber || !s.equal {
+		return false
+	}
+	d := parseDecimal([]byte(x))
+	return d.compare(&s.c.points[s.point]) == 0
+}
+
+func (s *classSorter) rules(n *node) tri {
+	out := triYes
+	if r := n.strings; r != nil && s.kind == kindString {
+		out = triOf(s.length >= r.minLength && (r.maxLength < 0 || s.length <= r.maxLength))
+		if r.pattern != nil {
+			out = min(out, s.unsure())
+		}
+	}
+	if r := n.numbers; r != nil && s.kind == kindNumber {
+		out = triOf((r.min == nil || s.against(r.min) >= 0) && (r.exclMin == nil || s.against(r.exclMin) > 0) &&
+			(r.max == nil || s.against(r.max) <= 0) && (r.exclMax == nil || s.against(r.exclMax) < 0))
+		if r.multiple != nil {
+			out = min(out, s.multiple(r.multiple))
+		}
+	}
+	return out
+}
+
+// against orders the numbers of the class against a bound, which is a point.
+func (s *classSorter) against(b *bound) int {
+	at := s.at[b]
+	switch {
+	case s.equal && s.point == at:
+		return 0
+	case s.point <= at:
+		return -1
+	}
+	return 1
+}
+
+func (s *classSorter) multiple(b *bound) tri {
+	if s.equal {
+		return triOf(b.divides(s.c.points[s.point].appendKey(nil)))
+	}
+	zero, _ := slices.BinarySearchFunc(s.c.points, decimal{}, func(a, b decimal) int { return a.compare(&b) })
+	at := s.at[b]
+	switch {
+	case s.point > zero && s.point <= at, s.point <= zero && s.within(b):
+		return triNo // nearer to zero than the first multiple
+	case !s.whole && b.dec.exp >= 0:
+		return triNo
+	}
+	return s.unsure()
+}
+
+// within reports whether the numbers of the class, which are negative, are
+// nearer to zero than the bound.
+func (s *classSorter) within(b *bound) bool {
+	if s.point == 0 {
+		return false
+	}
+	less := b.dec
+	less.neg = true
+	return s.c.points[s.point-1].compare(&less) >= 0
+}
+
+// byClass decides a scalar by its class, if that can be; faults are those of
+// the first value of the class.
+func (e *evaluator) byClass(n *node, v int32, rep *report) (done, ok bool) {
+	val := &e.t.values[v]
+	var class int32
+	var verdict classVerdict
+	switch val.kind {
+	case kindNumber:
+		raw := e.t.raw(v)
+		e.work += len(raw) / 16
+		class, verdict = n.classes.number(raw)
+	case kindString:
+		e.work += int(val.end-val.start) / 32
+		class, verdict = n.classes.text(e.t.str(v), func() int { return e.runes(v) })
+	case kindBoolean:
+		if class = 1; e.t.truth(v) {
+			class = 2
+		}
+		verdict = n.classes.literals[class]
+	default:
+		verdict = n.classes.literals[0]
+	}
+	switch {
+	case verdict&classAccepted != 0:
+		return true, true
+	case verdict&classRefused == 0:
+		return false, false
+	case rep == nil:
+		return true, false
+	case verdict&classPure == 0:
+		return false, false
+	}
+	return true, e.repeat(n, v, classKey{n.id, val.kind, class}, rep)
+}
+
+// repeat adds the faults of a refused value to the report: those that another
+// value of its class had.
+func (e *evaluator) repeat(n *node, v int32, key classKey, rep *report) bool {
+	list, have := e.faults[key]
+	if !have {
+		br := report{t: e.t, e: e, branch: true}
+		e.apply(n, v, nil, &br)
+		if e.over() {
+			rep.absorb(&br)
+			return false
+		}
+		if e.faults == nil {
+			e.faults = map[classKey][]finding{}
+		}
+		list = br.list
+		e.faults[key] = list
+	}
+	for i := range list {
+		f := list[i]
+		f.val = v
+		if f.code == headgate.ViolationBadLength {
+			f.arg = e.runes(v)
+		}
+		rep.add(f)
+	}
+	return false
+}

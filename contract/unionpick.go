@@ -1,0 +1,217 @@
+package contract
+
+// unionPick tells which branches of anyOf or oneOf a value cannot match: by its
+// type, and for an object by one look at its members. What is left is tried.
+type unionPick struct {
+	may   [kinds][]bool // by branch: some value of the type may match
+	names map[string]*pickName
+	need  []int32 // by branch: names that it requires
+	// closed branches have no members but those that they name.
+	closed []bool
+}
+
+// pickName is what branches ask of a member.
+type pickName struct {
+	uses []branchUse
+	// fixed are the branches that list the member's values; byKey those that
+	// list one value, by its scalarKey.
+	fixed []int32
+	byKey map[string][]int32
+}
+
+// branchUse is a branch that speaks of a name.
+type branchUse struct {
+	branch int32
+	less   int32 // faults that it has less for the member
+	kinds  uint8 // that the member may be of
+}
+
+// minPickBranches is from how many branches on a union has a unionPick.
+const minPickBranches = 4
+
+// pickBranches prepares the unions of many branches.
+func (p *program) pickBranches() {
+	if p.dynamic {
+		return // what applies depends on the way
+	}
+	facts := newKindFacts(p)
+	for _, n := range p.nodes {
+		for _, u := range []*union{n.anyOf, n.oneOf} {
+			if u != nil && len(u.branches) >= minPickBranches {
+				u.pick = newUnionPick(facts, u)
+			}
+		}
+	}
+}
+
+func newUnionPick(facts *kindFacts, u *union) *unionPick {
+	p := &unionPick{names: map[string]*pickName{}, need: make([]int32, len(u.branches)), closed: make([]bool, len(u.branches))}
+	for k := range kind(kinds) {
+		for _, b := range u.branches {
+			p.may[k] = append(p.may[k], facts.mayAccept(b, k))
+		}
+	}
+	for i, b := range u.branches {
+		p.branch(facts, int32(i), b)
+	}
+	return p
+}
+
+// memberNeed is what one branch asks of one name.
+type memberNeed struct {
+	required, declared bool
+	subs               []*node
+}
+
+func (p *unionPick) branch(facts *kindFacts, i int32, b *node) {
+	needs := map[string]*memberNeed{}
+	of := func(name string) *memberNeed {
+		if needs[name] == nil {
+			needs[name] = &memberNeed{}
+		}
+		return needs[name]
+	}
+	for _, n := range conjuncts(b) {
+		o := n.object
+		if o == nil {
+			continue
+		}
+		for _, name := range o.required {
+			of(name).required = true
+		}
+		for _, name := range o.names {
+			of(name).subs = append(of(name).subs, o.props[name])
+		}
+		if o.hasAdditional && o.additional.always < 0 && len(o.patterns) == 0 && !p.closed[i] {
+			p.closed[i] = true
+			for _, name := range o.names {
+				of(name).declared = true
+			}
+		}
+	}
+	for _, name := range sortedKeys(needs) {
+		p.use(facts, i, name, needs[name])
+	}
+}
+
+func (p *unionPick) use(facts *kindFacts, i int32, name string, need *memberNeed) {
+	u := branchUse{branch: i}
+	for k := range kind(kinds) {
+		may := true
+		for _, s := range need.subs {
+			may = may && facts.mayAccept(s, k)
+		}
+		if may {
+			u.kinds |= 1 << k
+		}
+	}
+	if need.required {
+		p.need[i]++
+		u.less++
+	}
+	if need.declared {
+		u.less++
+	}
+	if u.less == 0 && u.kinds == 1<<kinds-1 {
+		return
+	}
+	n := p.names[name]
+	if n == nil {
+		n = &pickName{byKey: map[string][]int32{}}
+		p.names[name] = n
+	}
+	n.uses = append(n.uses, u)
+	for _, s := range need.subs {
+		if keys := fixedValues(s, 8); keys != nil {
+			n.fixed = append(n.fixed, i)
+			for _, k := range keys {
+				n.byKey[k] = append(n.byKey[k], i)
+			}
+			break
+		}
+	}
+}
+
+// conjuncts returns the schemas that must all hold for a value that matches n,
+// n itself among them.
+func conjuncts(n *node) []*node {
+	var out []*node
+	seen := map[*node]bool{}
+	var walk func(n *node)
+	walk = func(n *node) {
+		if n == nil || n.always != 0 || seen[n] || len(seen) >= discSearch {
+			return
+		}
+		seen[n] = true
+		walk(n.ref)
+		if n.refOnly() {
+			return
+		}
+		out = append(out, n)
+		for _, c := range n.allOf {
+			walk(c)
+		}
+	}
+	walk(n)
+	return out
+}
+
+// faultsOf returns, by branch, how many faults an object has with each at least:
+// names that are absent and required, or there and not allowed, and members of
+// another type or value. It is nil where nothing is known. The list is valid
+// until e.rows is cut.
+func (e *evaluator) faultsOf(p *unionPick, v int32) []int32 {
+	val := &e.t.values[v]
+	if p == nil || val.kind != kindObject {
+		return nil
+	}
+	mark := len(e.rows)
+	e.rows = append(e.rows, p.need...)
+	least := e.rows[mark:]
+	e.work += len(least)/16 + int(val.count)/4
+	for i, closed := range p.closed {
+		if closed {
+			least[i] += val.count
+		}
+	}
+	for child := v + 1; child < val.next; child = e.t.values[child].next {
+		n := p.names[string(e.t.name(child))]
+		if n == nil {
+			continue
+		}
+		e.work += len(n.uses) / 16
+		k := e.t.values[child].kind
+		for i := range n.uses {
+			u := &n.uses[i]
+			if least[u.branch] -= u.less; u.kinds&(1<<k) == 0 {
+				least[u.branch]++
+			}
+		}
+		if len(n.fixed) == 0 || k >= kindArray {
+			continue
+		}
+		for _, i := range n.fixed {
+			least[i]++
+		}
+		e.key = e.t.appendScalarKey(e.key[:0], child)
+		e.work += len(e.key) / 32
+		for _, i := range n.byKey[string(e.key)] {
+			least[i]--
+		}
+	}
+	return least
+}
+
+// pickFor returns the union's pick, where all branches are candidates.
+func (u *union) pickFor(candidates []*node) *unionPick {
+	if len(candidates) < len(u.branches) {
+		return nil
+	}
+	return u.pick
+}
+
+// rulesOut reports whether a branch certainly does not match, given what
+// faultsOf found.
+func (p *unionPick) rulesOut(branch int, k kind, least []int32) bool {
+	return p != nil && (!p.may[k][branch] || least != nil && least[branch] > 0)
+}

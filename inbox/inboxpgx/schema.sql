@@ -6,6 +6,8 @@ DO $$ BEGIN
   IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'headgate_consumer') THEN
     CREATE ROLE headgate_consumer NOLOGIN;
   END IF;
+EXCEPTION WHEN duplicate_object OR unique_violation THEN
+  NULL; -- another database of the server was quicker: roles are the server's
 END $$;
 
 CREATE SCHEMA IF NOT EXISTS headgate;

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -22,6 +23,7 @@ type Cluster struct {
 	dir  string
 	port int
 	args []string
+	env  []string // beside this process's
 	cred *syscall.Credential
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -96,6 +98,7 @@ func (c *Cluster) command(program string, args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(filepath.Join(bin, program), args...)
 	cmd.Dir = c.dir
+	cmd.Env = append(os.Environ(), c.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.cred, Pdeathsig: syscall.SIGQUIT}
 	return cmd
 }
@@ -190,7 +193,7 @@ func (c *Cluster) Clone(slots bool) *Cluster {
 		}
 	}
 	x.choosePort()
-	x.args = append([]string(nil), c.args...)
+	x.args, x.env = slices.Clone(c.args), slices.Clone(c.env)
 	for i, a := range x.args {
 		switch a {
 		case "-D":
@@ -221,6 +224,9 @@ func (c *Cluster) Write(name string, content []byte) {
 
 // Set adds a setting (NAME=VALUE) for the next start.
 func (c *Cluster) Set(setting string) { c.args = append(c.args, "-c", setting) }
+
+// Setenv adds an environment variable (NAME=VALUE) for the next start.
+func (c *Cluster) Setenv(variable string) { c.env = append(c.env, variable) }
 
 // Stop ends the server's sessions and then the server, in good order.
 func (c *Cluster) Stop() { c.signal(syscall.SIGINT) }

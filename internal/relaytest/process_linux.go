@@ -3,6 +3,7 @@ package relaytest
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -76,6 +77,12 @@ type process struct {
 func Main(m *testing.M, d Database) int {
 	text := os.Getenv(variable)
 	if text == "" {
+		// The tests wait for heartbeats and processes most of the time. An argument
+		// -parallel counts instead.
+		if err := flag.Set("test.parallel", "4"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 		return m.Run()
 	}
 	var p process
@@ -97,6 +104,9 @@ func Main(m *testing.M, d Database) int {
 	}
 	return 0
 }
+
+// AtRow is the named point at which a row is done.
+const AtRow = "row"
 
 // node is a node's inside on disk. At the named point it kills itself, at
 // SIGTERM it ends in good order.
@@ -127,7 +137,7 @@ func (p process) node(ctx context.Context, d Database) error {
 	}
 	r, err := relay.New(relay.Config{
 		Name: "orders", Source: p.Variant.of(src), Admit: inside.Door, Keep: inside.Quarantine, Fault: fault, Broker: br, Streams: []string{topology.DefaultStream},
-		Principal: func(string) (*headgate.Principal, error) { return who, nil }, InFlight: inFlight,
+		Principal: func(string) (*headgate.Principal, error) { return who, nil }, InFlight: inFlight, Done: rows(fault),
 	})
 	if err != nil {
 		return err
@@ -149,27 +159,28 @@ func (p process) node(ctx context.Context, d Database) error {
 // Told is what a node tells of its relay on its output, whenever it changes and
 // in the end.
 type Told struct {
+	Leads             bool
 	Confirmed         relay.Position
 	Stored, Duplicate uint64
 }
 
 // String is the line that a node writes.
-func (t Told) String() string { return fmt.Sprint(uint64(t.Confirmed), t.Stored, t.Duplicate) }
+func (t Told) String() string { return fmt.Sprint(t.Leads, uint64(t.Confirmed), t.Stored, t.Duplicate) }
 
 // ReadTold reads a line of the node's output; false when it is none.
 func ReadTold(line string) (t Told, ok bool) {
-	_, err := fmt.Sscan(line, (*uint64)(&t.Confirmed), &t.Stored, &t.Duplicate)
+	_, err := fmt.Sscan(line, &t.Leads, (*uint64)(&t.Confirmed), &t.Stored, &t.Duplicate)
 	return t, err == nil
 }
 
 func toldOf(r *relay.Relay) Told {
 	s := r.Status()
-	return Told{s.Confirmed, s.Stored, s.Duplicate}
+	return Told{s.Leads, s.Confirmed, s.Stored, s.Duplicate}
 }
 
 func tell(r *relay.Relay) {
 	var last Told
-	for range time.Tick(2 * time.Millisecond) {
+	for range time.Tick(5 * time.Millisecond) {
 		if now := toldOf(r); now != last {
 			last = now
 			fmt.Fprintln(os.Stdout, now)
@@ -210,6 +221,14 @@ func (p process) fault() func(string) {
 	}
 }
 
+// rows makes the end of each row a named point.
+func rows(fault func(string)) func(relay.Done) {
+	if fault == nil {
+		return nil
+	}
+	return func(relay.Done) { fault(AtRow) }
+}
+
 // broker opens the driver: of a server in this process, or of the one named.
 func (p process) broker(ctx context.Context) (broker.Broker, error) {
 	cfg := natsbroker.Config{Dir: filepath.Join(p.Dir, "broker"), Durability: p.Durability}
@@ -234,9 +253,14 @@ func (p process) broker(ctx context.Context) (broker.Broker, error) {
 
 // writer writes business rows and their events, one key for each of its
 // workers, until it is killed. One transaction in five is rolled back, the events
-// of one in forty are poison.
+// of one in forty are poison. Outside of campaigns they pause after each: a backlog
+// of minutes proves no more than one of seconds.
 func (p process) writer(ctx context.Context, d Database) error {
 	failed := make(chan error)
+	pause := 10 * time.Millisecond
+	if Campaign() {
+		pause = 0
+	}
 	for k := range Keys {
 		go func() {
 			tick := time.NewTicker(20 * time.Millisecond) // between attempts, while the server is down
@@ -245,7 +269,7 @@ func (p process) writer(ctx context.Context, d Database) error {
 				if err != nil {
 					continue
 				}
-				for err == nil {
+				for ; err == nil; rest(pause) {
 					err = write(Transaction{Key: k, Rows: 1 + rand.N(4), Poison: rand.N(40) == 0, Rollback: rand.N(5) == 0})
 				}
 				end()
@@ -253,6 +277,12 @@ func (p process) writer(ctx context.Context, d Database) error {
 		}()
 	}
 	return <-failed
+}
+
+func rest(d time.Duration) {
+	if d > 0 {
+		<-time.NewTimer(d).C
+	}
 }
 
 // Keys is how many keys the writer has: 0 to Keys - 1.

@@ -58,16 +58,16 @@ func Campaign() bool { return os.Getenv("HEADGATE_CAMPAIGN") == "1" }
 // Until waits until a condition that nobody signals holds.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
 	within := time.Minute
 	if Campaign() {
 		within = 20 * time.Minute
 	}
-	for deadline := time.Now().Add(within); !ok(); <-tick.C {
+	pause := 2 * time.Millisecond // asking costs a connection to the server, often
+	for deadline := time.Now().Add(within); !ok(); <-time.NewTimer(pause).C {
 		if time.Now().After(deadline) {
 			t.Fatalf("in vain: %s", what)
 		}
+		pause = min(pause*5/4, 40*time.Millisecond)
 	}
 }
 

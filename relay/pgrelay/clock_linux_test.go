@@ -3,16 +3,25 @@ package pgrelay_test
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/causal"
+	"github.com/headgate/headgate/inbox/inboxpgx"
 	"github.com/headgate/headgate/internal/pgtest"
 	"github.com/headgate/headgate/internal/relaytest"
+	"github.com/headgate/headgate/outbox"
 	"github.com/headgate/headgate/relay"
 	"github.com/headgate/headgate/relay/pgrelay"
+	"github.com/headgate/headgate/unit"
+	"github.com/headgate/headgate/unit/unitpgx"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 const fakeTime = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
@@ -23,17 +32,23 @@ func skewed(t *testing.T, offset string) *pgtest.Cluster {
 	if _, err := os.Stat(fakeTime); err != nil {
 		t.Fatalf("the package faketime is needed: %v", err)
 	}
+	c := pgtest.Start(t, "wal_level=logical")
 	for name, value := range map[string]string{"LD_PRELOAD": fakeTime, "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_RESET": "1"} {
-		t.Setenv(name, value) // for the server; this process is not affected any more
+		c.Setenv(name + "=" + value)
 	}
-	return pgtest.Start(t, "wal_level=logical")
+	c.Stop()
+	c.Restart()
+	return c
 }
 
-// Clocks are off by an hour: the database's, the nodes', those of two nodes
-// against each other, those of programs that write. Order, lead, the lifetime of
-// causal tokens and the figures stay as they are. The tokens of a node are judged
-// by a node with its clock: they are the one thing that nodes must agree on.
+// Clocks are off by an hour: the database's, by which consumers judge claims and
+// what they remember, the nodes', those of two nodes against each other, those of
+// programs that write. Order, lead, the lifetime of causal tokens, the hops that
+// are left, what a consumer has handled and the figures stay as they are. The
+// tokens of a node are judged by a node with its clock: they are the one thing
+// that nodes must agree on.
 func TestTrap20ClockSkew(t *testing.T) {
+	t.Parallel() // it waits for heartbeats
 	for name, c := range map[string]struct {
 		database    string
 		nodes, next time.Duration // next is how far the standby's clock is from the leader's
@@ -41,17 +56,55 @@ func TestTrap20ClockSkew(t *testing.T) {
 		"database ahead":               {"+1h", 0, 0},
 		"database behind":              {"-1h", 0, 0},
 		"nodes behind, database ahead": {"+1h", -time.Hour, 0},
+		"nodes ahead, database behind": {"-1h", time.Hour, 0},
 		"standby two hours ahead":      {"", -time.Hour, 2 * time.Hour},
 		"standby two hours behind":     {"", time.Hour, -2 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server := pgtest.URL(t)
 			if c.database != "" {
 				server = skewed(t, c.database).URL()
 			}
-			clockSkew(t, newRig(t, server), c.nodes, c.next)
+			r := newRig(t, server)
+			if off := r.ahead(); (off.Abs() > 50*time.Minute) != (c.database != "") {
+				t.Fatalf("the database's clock is ahead by %v", off)
+			}
+			clockSkew(t, r, c.nodes, c.next)
 		})
 	}
+}
+
+// Nothing that runs in programs which write or consume reads their clock: what
+// they need of time is their database's, or the node's.
+func TestTrap20NothingReadsTheProgramsClock(t *testing.T) {
+	looked := 0
+	for _, root := range []string{"outbox", "inbox", "unit"} {
+		must(t, filepath.WalkDir(filepath.Join("..", "..", root), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			looked++
+			for _, call := range []string{"time.Now", "time.Since", "time.Until"} {
+				if strings.Contains(string(text), call) {
+					t.Errorf("%s calls %s", path, call)
+				}
+			}
+			return err
+		}))
+	}
+	if looked < 15 {
+		t.Errorf("only %d files were looked at", looked)
+	}
+}
+
+// ahead is how far the database's clock is before this machine's.
+func (r *rig) ahead() time.Duration {
+	r.t.Helper()
+	var there time.Time
+	must(r.t, r.connect().QueryRow(r.t.Context(), `SELECT clock_timestamp()`).Scan(&there))
+	return time.Until(there)
 }
 
 func clockSkew(t *testing.T, r *rig, nodes, next time.Duration) {
@@ -115,7 +168,60 @@ func clockSkew(t *testing.T, r *rig, nodes, next time.Duration) {
 			t.Errorf("from commit to acknowledgement by the second: %v", lag)
 		}
 	}
-	r.Verify(5)
+	r.consume(5)
+	r.Verify(10)
+}
+
+// consume handles the events 1 to n, each of which arrives twice, by a consumer
+// that emits the next n as their children. What it knows of time its database
+// says.
+func (r *rig) consume(n int) {
+	r.t.Helper()
+	t, ctx := r.t, r.t.Context()
+	must(t, inboxpgx.Install(ctx, r.connect(), inboxpgx.InstallOptions{}))
+	pool, err := pgxpool.New(ctx, r.db)
+	must(t, err)
+	defer pool.Close()
+	db := unitpgx.New(pool)
+	have := r.Stored()
+	for _, s := range have {
+		token := r.Causal.Mint(causal.Delivered{Event: s.Event, Stream: "events", Subscription: "s", Principal: "orders", Attempt: 1})
+		d, err := unit.Of("consumer", s.Event, token, "")
+		must(t, err)
+		number := relaytest.Number(t, s)
+		for again := range 2 {
+			res, err := unit.Do(ctx, db, d, func(ctx context.Context, _ pgx.Tx, out outbox.Tx) error {
+				return outbox.Emit(ctx, out, &headgate.Event{Type: "order.placed", Key: "k1", Data: fmt.Appendf(nil, `{"n":%d}`, n+number)})
+			})
+			if must(t, err); res.Duplicate != (again > 0) {
+				t.Errorf("event %d, delivery %d: %+v", number, again+1, res)
+			}
+		}
+		// A claim lasts, and no longer than was asked for.
+		d.Consumer = "claims"
+		_, err = unit.Once(ctx, db, d, unit.Effect[pgx.Tx]{TTL: time.Minute, Do: func(ctx context.Context, _ string) ([]byte, error) {
+			_, err := unit.Once(ctx, db, d, unit.Effect[pgx.Tx]{TTL: time.Minute, Do: func(context.Context, string) ([]byte, error) {
+				t.Error("a second worker has the claim")
+				return nil, nil
+			}})
+			if e := headgate.AsError(err); headgate.CodeOf(err) != headgate.CodeInProgress || e.RetryAfter > time.Minute {
+				t.Errorf("the second worker is told %v", err)
+			}
+			return nil, nil
+		}})
+		must(t, err)
+	}
+	children := map[string]*headgate.Event{}
+	r.until("the children are stored", func() bool { return len(r.Stored()) == 2*n })
+	for _, s := range r.Stored() {
+		children[fmt.Sprint(relaytest.Number(t, s))] = s.Event
+	}
+	for _, s := range have {
+		child := children[fmt.Sprint(n+relaytest.Number(t, s))]
+		if h, was := child.Header, s.Event.Header; h.TTL != was.TTL-1 || h.Hop != was.Hop+1 || h.RootID != was.RootID {
+			t.Errorf("the child of %+v has %+v", was, h)
+		}
+	}
 }
 
 // token returns the causal token of a delivery to the principal orders, minted

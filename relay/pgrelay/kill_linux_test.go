@@ -19,7 +19,7 @@ import (
 func TestMain(m *testing.M) {
 	os.Exit(relaytest.Main(m, relaytest.Database{
 		Source: func(url string, _ func(string)) (relay.Source, error) {
-			return pgrelay.New(pgrelay.Config{URL: url, Beat: 300 * time.Millisecond})
+			return pgrelay.New(pgrelay.Config{URL: url, Beat: time.Second})
 		},
 		Writer: func(ctx context.Context, url string) (func(relaytest.Transaction) error, func(), error) {
 			c, err := pgx.Connect(ctx, url)

@@ -30,7 +30,7 @@ func (s shutCount) Admit(ctx context.Context, sub perimeter.Submission) []perime
 // Rows as large as they may be are read in bounded memory, from the table and
 // from the log, also while the broker takes none.
 func TestLargeRowsInFlatMemory(t *testing.T) {
-	const rows, size, bound = 30, 6_000_000, 150 << 20
+	const rows, size, bound = 20, 6_000_000, 110 << 20
 	for name, state := range map[string]string{
 		"from the table": `UPDATE headgate.relay_state SET repair = 'a test'`,
 		"from the log":   `SELECT 1`,

@@ -2,11 +2,14 @@ package pgrelay_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/internal/pgtest"
 	"github.com/headgate/headgate/internal/relaytest"
+	"github.com/headgate/headgate/relay/pgrelay"
+	"github.com/jackc/pgx/v5"
 )
 
 // The process is killed at each named point in turn, and between the submission
@@ -47,6 +50,49 @@ func TestTrap01KilledAtEachPoint(t *testing.T) {
 	t.Logf("%d times each: %+v", times, v)
 	if v.Stored == 0 || v.Faults() > 0 {
 		t.Errorf("%+v", v)
+	}
+}
+
+// COPY gives rows one position in the log. The process is killed in their midst,
+// and each of them is stored once, in order.
+func TestTrap09KilledAmongRowsOfOnePosition(t *testing.T) {
+	t.Parallel() // it has a server of its own
+	const rows, end = 10_000, 3_777
+	h := newKilling(t)
+	h.Apart() // what it stored before the kill is there to be counted
+	h.StartNode(fmt.Sprint(relaytest.AtRow, ":", end-1))
+	var csv strings.Builder
+	for i := range rows {
+		fmt.Fprintf(&csv, "c%d,headgate,order.placed,k%d,\"{\"\"n\"\":%d}\",%s\n", i, i%relaytest.Keys, i, time.Now().UTC().Format(time.RFC3339))
+	}
+	c, err := pgx.Connect(t.Context(), h.Place)
+	must(t, err)
+	defer c.Close(t.Context())
+	_, err = c.Exec(t.Context(), `SELECT pg_create_logical_replication_slot('positions', 'pgoutput', true)`)
+	must(t, err)
+	_, err = c.PgConn().CopyFrom(t.Context(), strings.NewReader(csv.String()), `COPY headgate.outbox (id, role, type, key, data, created) FROM STDIN WITH (FORMAT csv)`)
+	must(t, err)
+	pgtest.Exec(t, h.Place, fmt.Sprintf(`INSERT INTO public.orders SELECT i %% %d, i FROM generate_series(0, %d) i`, relaytest.Keys, rows-1))
+	var inserts, positions int
+	must(t, c.QueryRow(t.Context(), `SELECT count(*), count(DISTINCT lsn)
+		FROM pg_logical_slot_peek_binary_changes('positions', NULL, NULL, 'proto_version', '1', 'publication_names', '`+pgrelay.Publication+`')
+		WHERE get_byte(data, 0) = ascii('I')`).Scan(&inserts, &positions))
+	if inserts != rows || positions > rows/10 {
+		t.Fatalf("%d rows have %d positions: too many for this test", inserts, positions)
+	}
+	h.AwaitEnd(time.Minute)
+	if !h.Killed() {
+		t.Fatal("the process was not killed by itself")
+	}
+	first := h.Verdict()
+	if first.Stored < end || first.Stored == rows || first.Twice+first.Disorder+first.Uncommitted > 0 {
+		t.Errorf("when it was killed: %+v", first)
+	}
+	h.StartNode("")
+	v := h.Finish()
+	t.Logf("%d rows at %d positions, of which %d were stored when the process was killed: %+v", rows, positions, first.Stored, v)
+	if v.Stored != rows || v.Faults() > 0 {
+		t.Errorf("in the end: %+v", v)
 	}
 }
 

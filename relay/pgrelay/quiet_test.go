@@ -11,6 +11,8 @@ import (
 	"github.com/headgate/headgate/perimeter"
 	"github.com/headgate/headgate/relay"
 	"github.com/headgate/headgate/relay/pgrelay"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Nothing but heartbeats for long: they let go of the log that they make.
@@ -43,29 +45,64 @@ func TestTrap08HeartbeatsAloneHoldNoLog(t *testing.T) {
 	}
 }
 
-// Sessions of the application that are stuck, with every lock that they can
-// have, do not keep the relay from renewing its lead: it has connections of its
-// own.
+// The application's only connection is held by a transaction that is stuck, with
+// every lock that it can have, and programs take all connections that are left:
+// the lead is renewed for longer than a standby waits, and nobody else takes it.
 func TestTrap19StuckApplicationDoesNotCostTheLead(t *testing.T) {
 	t.Parallel() // it has a server of its own
 	server := pgtest.Start(t, "wal_level=logical", "max_connections=12", "superuser_reserved_connections=0")
 	r := newRig(t, server.URL())
-	src := r.sourceOf(pgrelay.Config{Beat: 1500 * time.Millisecond})
-	c := r.connect()
-	ctx := context.Background()
-	tx, err := c.Begin(ctx)
+	ctx := t.Context()
+	cfg, err := pgxpool.ParseConfig(r.db)
+	must(t, err)
+	cfg.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(ctx, cfg) // of the program that the relay is part of
+	must(t, err)
+	defer pool.Close()
+	tx, err := pool.Begin(ctx)
 	must(t, err)
 	_, err = tx.Exec(ctx, `LOCK TABLE headgate.outbox IN ACCESS EXCLUSIVE MODE`) // the upkeep of partitions has to wait
 	must(t, err)
+	src := r.sourceOf(pgrelay.Config{Beat: time.Second})
 	x := r.run(func(c *relay.Config) { c.Source = src })
-	beat := func() int { return atoi(pgtest.Exec(t, r.db, `SELECT beat FROM headgate.relay_state`)[0][0]) }
-	r.until("the first heartbeat", func() bool { return beat() > 0 })
-	r.until("heartbeats go on", func() bool { return beat() >= 4 })
-	if e := pgtest.Exec(t, r.db, `SELECT epoch FROM headgate.relay_state`)[0][0]; e != "1" || !x.Status().Leads {
+	r.until("it leads", func() bool { return x.Status().Leads })
+	standby := r.run(func(c *relay.Config) { c.Source = r.sourceOf(pgrelay.Config{Beat: time.Second}) })
+	looking := r.connect()
+	asked := func(sql string) string {
+		t.Helper()
+		var value string
+		must(t, looking.QueryRow(ctx, sql).Scan(&value))
+		return value
+	}
+	r.until("the standby waits", func() bool {
+		return asked(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`) == "1"
+	})
+	taken := 0
+	for ; ; taken++ {
+		c, err := pgx.Connect(ctx, r.db)
+		if err != nil {
+			break
+		}
+		defer c.Close(context.Background())
+	}
+	if taken == 0 {
+		t.Fatal("there was no connection left to take")
+	}
+	starved := make(chan error, 1)
+	waiting, cancel := context.WithCancel(ctx)
+	go func() { _, err := pool.Acquire(waiting); starved <- err }()
+	first := atoi(asked(`SELECT beat FROM headgate.relay_state`))
+	r.until("heartbeats go on for longer than a standby waits", func() bool { return atoi(asked(`SELECT beat FROM headgate.relay_state`)) >= first+4 })
+	cancel()
+	if err := <-starved; err == nil {
+		t.Error("the pool had another connection: the test starves nobody")
+	}
+	if e := asked(`SELECT epoch FROM headgate.relay_state`); e != "1" || !x.Status().Leads || standby.Status().Leads {
 		t.Errorf("the lead was lost: epoch %s", e)
 	}
 	must(t, tx.Rollback(ctx))
-	r.emit(1, 10)
+	_, err = pool.Exec(ctx, `SELECT headgate.emit('order.placed', jsonb_build_object('n', i), 'k' || i % 7) FROM generate_series(1, 10) i`)
+	must(t, err)
 	x.Wait(t, 10)
 	r.Verify(10)
 }

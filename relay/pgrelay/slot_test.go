@@ -134,13 +134,13 @@ func TestTrap16SlotDroppedUnderTheRelay(t *testing.T) {
 	}
 }
 
-// pressed writes 200 MB of log that is not ours, as much at a time as comes
+// pressed writes 110 MB of log that is not ours, as much at a time as comes
 // between two heartbeats, and reports whether the slot was lost.
 func (r *rig) pressed(beats bool) (lost bool) {
 	r.t.Helper()
 	r.exec(`CREATE TABLE IF NOT EXISTS noise (x text)`)
 	beat := func() int { return atoi(pgtest.Exec(r.t, r.db, `SELECT beat FROM headgate.relay_state`)[0][0]) }
-	for range 50 {
+	for range 28 {
 		last := beat()
 		pgtest.Exec(r.t, r.db, `INSERT INTO noise SELECT repeat('x', 1000) FROM generate_series(1, 3600); CHECKPOINT`)
 		if beats {

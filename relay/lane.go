@@ -63,11 +63,12 @@ func (n *run) laneOf(key string) uint64 {
 // enqueue adds a row to a lane, of which the caller holds the lock, and gives
 // the lock back.
 func (n *run) enqueue(ctx context.Context, l *lane, it item) {
-	n.loads.add(classOf(it.row), 1, it.size, 0)
+	class := classOf(it.row)
+	n.loads.add(class, 1, it.size, 0)
 	l.queue = append(l.queue, it)
 	start := !l.busy
 	l.busy = true
-	if _, held := l.holds[classOf(it.row)]; !held {
+	if _, held := l.holds[class]; !held {
 		select {
 		case l.woken <- struct{}{}:
 		default:
@@ -424,10 +425,11 @@ func (n *run) settle(group []item, results []perimeter.Result, done, refused []i
 	}
 	n.mu.Unlock()
 	n.budget.give(rows, bytes)
+	ended := 0
 	for _, set := range [...][]int{done, refused} {
 		for _, i := range set {
 			it := &group[i]
-			n.loads.add(classOf(it.row), -1, -it.size, 0)
+			ended += it.size
 			if it.from != nil {
 				n.outRows.Add(-1)
 				n.outBytes.Add(-int64(it.size))
@@ -435,6 +437,7 @@ func (n *run) settle(group []item, results []perimeter.Result, done, refused []i
 			}
 		}
 	}
+	n.loads.add(classOf(group[0].row), -len(done)-len(refused), -ended, 0) // they are of one class
 	n.signal()
 	n.r.note(func(s *Status) {
 		for _, i := range done {

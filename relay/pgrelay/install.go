@@ -231,7 +231,9 @@ func Install(ctx context.Context, url string, o InstallOptions) error {
 			err = exec(ctx, conn, p.main)
 		}
 		if err == nil && p.slot != "" {
-			err = exec(ctx, conn, p.slot)
+			if err = exec(ctx, conn, p.slot); sqlState(err) == "42710" { // duplicate_object
+				return o.slotTaken(ctx, conn)
+			}
 		}
 		if err == nil {
 			return nil
@@ -291,8 +293,34 @@ func slotIsFree(ctx context.Context, conn *pgx.Conn, name string) error {
 	return e
 }
 
-// rename is the statement that gives an outbox whose slot belongs to another
-// database a name of its own. The relay makes the slot, and reads from the table
+// slotTaken is the end of an installation whose slot somebody else has made since
+// it was looked for. A relay that was started may have, then all is well; whether
+// it was one, and what was read from the slot, nobody can tell, so that the table
+// is read first.
+func (o InstallOptions) slotTaken(ctx context.Context, conn *pgx.Conn) error {
+	name, err := o.check(conn.Config().Database)
+	if err != nil {
+		return err
+	}
+	slot, err := readSlot(ctx, conn, name)
+	if err != nil {
+		return err
+	}
+	if slot != nil && !slot.serves(conn.Config().Database) {
+		e := headgate.NewError(headgate.CodeConflict, "the database is prepared, but for its slot: %s was made meanwhile and belongs to %s", name, slot.owner())
+		e.Fix = "Give this database another: headgate outbox init --slot NAME."
+		return e
+	}
+	// No slot at all is the relay's to make, in the same way.
+	_, err = conn.Exec(ctx, `UPDATE headgate.relay_state SET repair = 'the slot was made by somebody else while the database was prepared' WHERE slot = $1 AND repair IS NULL AND system_id IS NULL`, name)
+	if err != nil {
+		return installError(err)
+	}
+	return nil
+}
+
+// rename is the statement that gives an outbox whose slot is of another database
+// or for something else a name of its own. The relay makes the slot, and reads from the table
 // what it missed.
 func rename(ctx context.Context, conn *pgx.Conn, have installation, slot string) (string, error) {
 	if !slotName.MatchString(slot) {
@@ -302,7 +330,7 @@ func rename(ctx context.Context, conn *pgx.Conn, have installation, slot string)
 	if err != nil {
 		return "", err
 	}
-	if old == nil || old.database == conn.Config().Database {
+	if old == nil || old.serves(conn.Config().Database) {
 		return "", headgate.NewError(headgate.CodeConflict, "the database is prepared with slot %s", have.slot)
 	}
 	if err := slotIsFree(ctx, conn, slot); err != nil {

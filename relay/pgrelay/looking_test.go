@@ -100,6 +100,59 @@ func TestSlotOfAnotherDatabase(t *testing.T) {
 	}
 }
 
+// Somebody makes the slot after init has looked for it. One that serves the
+// outbox is taken, and the table read first; of another the owner is told, and
+// init gives the outbox one of its own.
+func TestSlotMadeWhileTheDatabaseIsPrepared(t *testing.T) {
+	for name, c := range map[string]struct {
+		make   string // not waiting for transactions, or in the background
+		serves bool
+	}{
+		"by a relay":         {`SELECT pg_create_logical_replication_slot($1, 'pgoutput')`, true},
+		"for something else": {`SELECT pg_create_physical_replication_slot($1)`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			r := &rig{Rig: relaytest.New(t, membroker.New(membroker.Config{})), t: t, db: database(t, pgtest.URL(t))}
+			slot := "taken_" + r.connect().Config().Database
+			t.Cleanup(func() {
+				pgtest.Exec(t, pgtest.URL(t), `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '`+slot+`'`)
+			})
+			blocker, err := r.connect().Begin(ctx)
+			must(t, err)
+			_, err = blocker.Exec(ctx, `CREATE SCHEMA headgate`)
+			must(t, err)
+			installed, made := make(chan error, 1), make(chan error, 1)
+			go func() { installed <- pgrelay.Install(ctx, r.db, pgrelay.InstallOptions{Slot: slot}) }()
+			r.until("init has looked for the slot and waits", func() bool {
+				return pgtest.Exec(t, r.db, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)[0][0] == "1"
+			})
+			maker := r.connect()
+			go func() { _, err := maker.Exec(ctx, c.make, slot); made <- err }() // it may wait for init
+			r.until("the slot is there", func() bool {
+				return len(pgtest.Exec(t, r.db, `SELECT 1 FROM pg_replication_slots WHERE slot_name = '`+slot+`'`)) == 1
+			})
+			must(t, blocker.Rollback(ctx))
+			err = <-installed
+			must(t, <-made)
+			if e := headgate.AsError(err); !c.serves && (e == nil || e.Code != headgate.CodeConflict || !strings.Contains(e.Fix, "--slot")) || c.serves && err != nil {
+				t.Fatalf("init says %v", err)
+			}
+			r.emit(1, 10)
+			if c.serves {
+				pgtest.Exec(t, r.db, `SELECT pg_replication_slot_advance('`+slot+`', pg_current_wal_lsn())`) // its maker has used it
+			} else {
+				must(t, pgrelay.Install(ctx, r.db, pgrelay.InstallOptions{Slot: slot + "_b"}))
+			}
+			x := r.run(nil)
+			x.Wait(t, 10)
+			r.until("the stream is back", r.quiet)
+			r.Verify(10)
+			x.Stop()
+		})
+	}
+}
+
 // What a database that was prepared earlier lacks is told, and granted by
 // another init.
 func TestInitGrantsWhatWasAddedSince(t *testing.T) {

@@ -2,6 +2,7 @@ package pgrelay
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/relay"
@@ -137,18 +138,42 @@ func readSizes(ctx context.Context, conn *pgx.Conn, from, before int64, since *s
 }
 
 // stored is a row of the table, as text.
-type stored map[string]*string
+type stored struct {
+	values [columnCount]*string
+	bytes  *string // of the data, which may be more than its text
+}
 
-func (s stored) get(name string) ([]byte, bool) {
-	if v := s[name]; v != nil {
+// get implements [columns].
+func (s *stored) get(c column) ([]byte, bool) {
+	if v := s.values[c]; v != nil {
 		return []byte(*v), true
 	}
 	return nil, false
 }
 
-// outboxColumns are read by name and as text, so that both ways to a row share
-// one reader.
-var outboxColumns = [...]string{"seq", "id", "role", "type", "source", "subject", "key", "attributes", "cause", "origin", "data", "created"}
+// size implements [columns].
+func (s *stored) size() int {
+	if s.bytes != nil {
+		if n, err := strconv.Atoi(*s.bytes); err == nil {
+			return n
+		}
+	}
+	v, _ := s.get(colData)
+	return hexSize(v)
+}
+
+// payload implements [columns].
+func (s *stored) payload() ([]byte, bool, error) {
+	v, ok := s.get(colData)
+	if !ok {
+		return nil, false, nil
+	}
+	data, err := fromHex(v)
+	return data, true, err
+}
+
+// created implements [columns].
+func (s *stored) created() time.Time { return parseTime(text(s, colCreated)) }
 
 // Of a row beyond the bounds only the head is read.
 const selectColumns = `SELECT seq::text, left(id, 65537), left(role, 65537), left(type, 65537), left(source, 65537), left(subject, 65537),
@@ -171,20 +196,15 @@ func collectRows(rows pgx.Rows) ([]*relay.Row, error) {
 	defer rows.Close()
 	var all []*relay.Row
 	for rows.Next() {
-		values := make([]*string, len(outboxColumns)+1)
-		into := make([]any, len(values))
-		for i := range values {
-			into[i] = &values[i]
+		var s stored
+		into := make([]any, 0, columnCount+1)
+		for i := range s.values {
+			into = append(into, &s.values[i])
 		}
-		if err := rows.Scan(into...); err != nil {
+		if err := rows.Scan(append(into, &s.bytes)...); err != nil {
 			return nil, sqlError("reading the outbox", err)
 		}
-		s := stored{}
-		for i, name := range outboxColumns {
-			s[name] = values[i]
-		}
-		s["data_bytes"] = values[len(outboxColumns)]
-		all = append(all, rowOf(s, time.Time{}))
+		all = append(all, rowOf(&s, time.Time{}))
 	}
 	if err := rows.Err(); err != nil {
 		return nil, sqlError("reading the outbox", err)

@@ -11,35 +11,48 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/relay"
-	"github.com/jackc/pglogrepl"
 )
 
-// columns are the values of one row by name, as text.
+// column is one of those that the relay reads.
+type column int
+
+const (
+	colSeq column = iota
+	colID
+	colRole
+	colType
+	colSource
+	colSubject
+	colKey
+	colAttributes
+	colCause
+	colOrigin
+	colData
+	colCreated
+	columnCount
+)
+
+// outboxColumns are their names. They are found by them: the table may gain some,
+// and in any order.
+var outboxColumns = [columnCount]string{"seq", "id", "role", "type", "source", "subject", "key", "attributes", "cause", "origin", "data", "created"}
+
+// columns are the values of one row.
 type columns interface {
-	// get returns a value; ok is false when it is null or missing.
-	get(name string) (value []byte, ok bool)
-}
-
-// streamed is a row of the log. Columns are found by name: the table may gain
-// some.
-type streamed struct {
-	rel   *pglogrepl.RelationMessage
-	tuple *pglogrepl.TupleData
-}
-
-func (s streamed) get(name string) ([]byte, bool) {
-	for i, c := range s.rel.Columns {
-		if c.Name == name && i < len(s.tuple.Columns) {
-			v := s.tuple.Columns[i]
-			return v.Data, v.DataType == pglogrepl.TupleDataTypeText
-		}
-	}
-	return nil, false
+	// get returns a value as text; ok is false when it is null or missing. It is
+	// not for the data.
+	get(c column) (value []byte, ok bool)
+	// size is how many bytes the data has in the table.
+	size() int
+	// payload returns the data, which is the caller's: whole, or the beginning of
+	// what is beyond the bounds. Not ok: it is null or missing.
+	payload() (data []byte, ok bool, err error)
+	// created is when the row was written; zero when that cannot be read.
+	created() time.Time
 }
 
 // text returns a value as a string; empty when there is none.
-func text(c columns, name string) string {
-	v, _ := c.get(name)
+func text(c columns, of column) string {
+	v, _ := c.get(of)
 	return string(v)
 }
 
@@ -56,25 +69,18 @@ const (
 
 // oversized names a value that is larger than any event's, and its size.
 func oversized(c columns) (name string, size int) {
-	for _, name := range outboxColumns {
-		v, _ := c.get(name)
-		switch size := valueSize(c, name, v); {
-		case name == "data" && size > maxData, name != "data" && size > maxText:
-			return name, size
+	for i, name := range outboxColumns {
+		if column(i) == colData {
+			if size := c.size(); size > maxData {
+				return name, size
+			}
+			continue
+		}
+		if v, _ := c.get(column(i)); len(v) > maxText {
+			return name, len(v)
 		}
 	}
 	return "", 0
-}
-
-// valueSize is how many bytes a value takes in the table.
-func valueSize(c columns, name string, v []byte) int {
-	if name != "data" {
-		return len(v)
-	}
-	if n, err := strconv.Atoi(text(c, "data_bytes")); err == nil {
-		return n // the text is cut
-	}
-	return hex.DecodedLen(max(len(v)-len(`\x`), 0))
 }
 
 // refuseOversized makes a row of one that is too large to be an event: its head
@@ -82,13 +88,13 @@ func valueSize(c columns, name string, v []byte) int {
 func refuseOversized(row *relay.Row, c columns, name string, size int) {
 	row.Err = headgate.NewError(headgate.CodeTooLarge, "row %d of the outbox: %s has %d bytes; the row stays in headgate.outbox of its database, and its head is kept here", row.Seq, name, size)
 	all := map[string]any{"truncated": true, "oversized": name, "bytes": size}
-	for _, name := range outboxColumns {
-		limit := keptText
-		if name == "data" {
-			limit = len(`\x`) + hex.EncodedLen(keptData)
-		}
-		if v, ok := c.get(name); ok {
-			all[name] = clip(string(v[:min(len(v), limit)]), limit)
+	for i, name := range outboxColumns {
+		if column(i) == colData {
+			if v, ok, _ := c.payload(); ok {
+				all[name] = hexText(v[:min(len(v), keptData)])
+			}
+		} else if v, ok := c.get(column(i)); ok {
+			all[name] = clip(string(v[:min(len(v), keptText)]), keptText)
 		}
 	}
 	row.Raw, _ = json.Marshal(all) // such values always marshal
@@ -100,27 +106,27 @@ func clip(s string, limit int) string { return strings.ToValidUTF8(s[:min(len(s)
 // is kept and does not stop the ones behind it.
 func rowOf(c columns, committed time.Time) *relay.Row {
 	row := &relay.Row{Committed: committed}
-	row.Seq, _ = strconv.ParseInt(text(c, "seq"), 10, 64) // only shown
+	row.Seq, _ = strconv.ParseInt(text(c, colSeq), 10, 64) // only shown
 	row.Written = committed
-	if at, err := parseTime(text(c, "created")); err == nil {
+	if at := c.created(); !at.IsZero() {
 		row.Written = at
 	}
 	if committed.IsZero() {
 		row.Committed = row.Written
 	}
 	if name, size := oversized(c); name != "" {
-		role, _ := c.get("role")
+		role, _ := c.get(colRole)
 		row.Role = clip(string(role[:min(len(role), maxName)]), maxName)
 		refuseOversized(row, c, name, size)
 		return row
 	}
-	row.Role, row.Cause, row.Origin = text(c, "role"), text(c, "cause"), headgate.Origin(text(c, "origin"))
+	row.Role, row.Cause, row.Origin = text(c, colRole), text(c, colCause), headgate.Origin(text(c, colOrigin))
 	e := &headgate.Event{
-		ID: text(c, "id"), Type: text(c, "type"), Source: text(c, "source"), Subject: text(c, "subject"), Key: text(c, "key"),
+		ID: text(c, colID), Type: text(c, colType), Source: text(c, colSource), Subject: text(c, colSubject), Key: text(c, colKey),
 	}
 	err := readData(e, c)
 	if err == nil {
-		if v, ok := c.get("attributes"); ok {
+		if v, ok := c.get(colAttributes); ok {
 			err = relay.SetAttributes(e, v)
 		}
 	}
@@ -137,24 +143,39 @@ func rowOf(c columns, committed time.Time) *relay.Row {
 }
 
 func readData(e *headgate.Event, c columns) error {
-	v, ok := c.get("data")
-	if !ok {
-		return nil
+	v, ok, err := c.payload()
+	if ok && err == nil {
+		e.Data = v
 	}
+	return err
+}
+
+// hexText is the text of a bytea.
+func hexText(v []byte) string { return `\x` + hex.EncodeToString(v) }
+
+// hexSize is how many bytes such a text stands for.
+func hexSize(v []byte) int { return hex.DecodedLen(max(len(v)-len(`\x`), 0)) }
+
+// fromHex reads the text of a bytea.
+func fromHex(v []byte) ([]byte, error) {
 	digits, ok := bytes.CutPrefix(v, []byte(`\x`))
 	if !ok {
-		return errors.New("data is no bytea in hexadecimal form")
+		return nil, errors.New("data is no bytea in hexadecimal form")
 	}
-	e.Data = make([]byte, hex.DecodedLen(len(digits)))
-	_, err := hex.Decode(e.Data, digits)
-	return err
+	data := make([]byte, hex.DecodedLen(len(digits)))
+	_, err := hex.Decode(data, digits)
+	return data, err
 }
 
 // rawOf keeps a row that cannot be read, for people.
 func rawOf(c columns) []byte {
 	all := map[string]string{}
-	for _, name := range outboxColumns {
-		if v, ok := c.get(name); ok {
+	for i, name := range outboxColumns {
+		if column(i) == colData {
+			if v, ok, err := c.payload(); ok && err == nil {
+				all[name] = hexText(v)
+			}
+		} else if v, ok := c.get(column(i)); ok {
 			all[name] = string(v)
 		}
 	}
@@ -165,12 +186,12 @@ func rawOf(c columns) []byte {
 	return b
 }
 
-// parseTime reads a timestamp with time zone in ISO style.
-func parseTime(s string) (time.Time, error) {
+// parseTime reads a timestamp with time zone in ISO style; zero: it is none.
+func parseTime(s string) time.Time {
 	for _, layout := range [...]string{"2006-01-02 15:04:05.999999-07", "2006-01-02 15:04:05.999999-07:00"} {
 		if at, err := time.Parse(layout, s); err == nil {
-			return at.UTC(), nil
+			return at.UTC()
 		}
 	}
-	return time.Time{}, errors.New("no timestamp")
+	return time.Time{}
 }

@@ -21,6 +21,11 @@ type slotState struct {
 	decoded   bool // something was read from it since the server's statistics began
 }
 
+// serves reports whether the outbox of a database can be read from the slot.
+func (s *slotState) serves(database string) bool {
+	return s.plugin == "pgoutput" && s.database == database
+}
+
 // owner names whom a slot belongs to.
 func (s *slotState) owner() string {
 	if s.database == "" {
@@ -98,7 +103,7 @@ func (x *session) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if slot != nil && (slot.plugin != "pgoutput" || slot.database != x.sql.Config().Database) {
+	if slot != nil && !slot.serves(x.sql.Config().Database) {
 		return slotOfOthers(x.slot, slot)
 	}
 	reason := x.distrust(st, slot)

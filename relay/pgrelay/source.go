@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -35,7 +36,12 @@ type Config struct {
 }
 
 // Source reads one database. It implements [relay.Source].
-type Source struct{ cfg Config }
+type Source struct {
+	cfg Config
+	// asText: a column was found to have a type of which only the text is known.
+	// It stays so: older parts of the log may hold it even when it is gone.
+	asText atomic.Bool
+}
 
 var _ relay.Source = (*Source)(nil)
 

@@ -28,7 +28,7 @@ func (x *session) read(ctx context.Context) error {
 	}
 	err := pglogrepl.StartReplication(ctx, x.repl, x.slot, 0, pglogrepl.StartReplicationOptions{
 		Mode:       pglogrepl.LogicalReplication,
-		PluginArgs: []string{"proto_version '1'", "publication_names '" + Publication + "'", "messages 'true'"},
+		PluginArgs: x.src.pluginArgs(),
 	})
 	if err != nil {
 		return sqlError("starting the stream", err)
@@ -40,7 +40,7 @@ func (x *session) read(ctx context.Context) error {
 	x.moved()
 	x.flowing.Store(true)
 	x.work.Go(func() { x.end(x.statuses(ctx)) })
-	d := decoder{relations: map[uint32]*pglogrepl.RelationMessage{}}
+	d := decoder{relations: map[uint32]*relation{}}
 	for {
 		msg, err := x.repl.ReceiveMessage(context.Background()) // the socket is closed to end it
 		if err != nil {
@@ -49,6 +49,9 @@ func (x *session) read(ctx context.Context) error {
 		switch m := msg.(type) {
 		case *pgproto3.CopyData:
 			if err := x.take(ctx, &d, m.Data); err != nil {
+				if errors.Is(err, errForm) {
+					x.src.asText.Store(true)
+				}
 				return err
 			}
 		case *pgproto3.ErrorResponse:
@@ -61,6 +64,16 @@ func (x *session) read(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// pluginArgs are those of the server's decoder. In binary form a payload has half
+// the bytes.
+func (s *Source) pluginArgs() []string {
+	args := []string{"proto_version '1'", "publication_names '" + Publication + "'", "messages 'true'"}
+	if !s.asText.Load() {
+		args = append(args, "binary 'true'")
+	}
+	return args
 }
 
 // undefinedObject is the SQLSTATE of a publication that does not exist where the
@@ -218,13 +231,16 @@ func (x *session) ours(ctx context.Context, m *relay.Mark) bool {
 
 // decoder reads pgoutput, protocol version 1 (PostgreSQL documentation, 55.9).
 type decoder struct {
-	relations map[uint32]*pglogrepl.RelationMessage
+	relations map[uint32]*relation
 	open      bool
 	committed time.Time
 	told      pglogrepl.LSN // by the last keepalive
 }
 
 func (d *decoder) decode(data []byte) (relay.Change, error) {
+	if len(data) > 0 && pglogrepl.MessageType(data[0]) == pglogrepl.MessageTypeInsert {
+		return d.insert(data[1:])
+	}
 	msg, err := pglogrepl.Parse(data)
 	if err != nil {
 		return relay.Change{}, fmt.Errorf("pgrelay: a message of the log cannot be read: %w", err)
@@ -237,20 +253,32 @@ func (d *decoder) decode(data []byte) (relay.Change, error) {
 		d.open = false
 		return relay.Change{Kind: relay.Commit, Position: relay.Position(m.TransactionEndLSN)}, nil
 	case *pglogrepl.RelationMessage:
-		d.relations[m.RelationID] = m
-	case *pglogrepl.InsertMessage:
-		rel := d.relations[m.RelationID]
-		if rel == nil {
-			return relay.Change{}, fmt.Errorf("pgrelay: a row of the unknown relation %d", m.RelationID)
-		}
-		if rel.Namespace != "headgate" || rel.RelationName != "outbox" {
-			return relay.Change{}, nil // somebody added a table to the publication
-		}
-		return relay.Change{Kind: relay.Insert, Row: rowOf(streamed{rel, m.Tuple}, d.committed)}, nil
+		d.relations[m.RelationID] = relationOf(m)
 	case *pglogrepl.LogicalDecodingMessage:
 		if m.Prefix == beatPrefix && m.Transactional {
 			return relay.Change{Kind: relay.Beat, Mark: relay.Mark{Text: string(m.Content)}}, nil
 		}
 	}
 	return relay.Change{}, nil
+}
+
+// insert reads a row: relation, 'N', and the tuple. It is read here, since a
+// general reader copies each value twice.
+func (d *decoder) insert(data []byte) (relay.Change, error) {
+	if len(data) < 5 || data[4] != 'N' {
+		return relay.Change{}, errTuple
+	}
+	id := binary.BigEndian.Uint32(data)
+	rel := d.relations[id]
+	if rel == nil {
+		return relay.Change{}, fmt.Errorf("pgrelay: a row of the unknown relation %d", id)
+	}
+	if !rel.ours {
+		return relay.Change{}, nil
+	}
+	var s streamed
+	if err := s.take(rel, data[5:]); err != nil {
+		return relay.Change{}, err
+	}
+	return relay.Change{Kind: relay.Insert, Row: rowOf(&s, d.committed)}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/jsontext"
 )
 
 // Type is the language that a contract is written in.
@@ -116,10 +117,27 @@ func (c *Contract) CheckAvro(datum []byte) *headgate.Verdict {
 		v.Violations = []headgate.Violation{tooLarge(len(datum))}
 		return v
 	}
+	if c.isJSON(datum) {
+		v.Violations = []headgate.Violation{sentAsJSON()}
+		return v
+	}
 	if v.Violations, v.Truncated = c.avro.diagnose(datum, c.policy.Depth); len(v.Violations) == 0 {
 		v.Violations = []headgate.Violation{tooComplex()}
 	}
 	return v
+}
+
+// isJSON reports whether what was sent as Avro binary is an object or an array in
+// JSON, which by accident no datum is.
+func (c *Contract) isJSON(datum []byte) bool {
+	return startsContainer(datum) && jsontext.Check(datum, twinPolicy(c.policy).limits()) == nil
+}
+
+func sentAsJSON() headgate.Violation {
+	return headgate.Violation{
+		Code: headgate.ViolationSyntax, Line: 1, Column: 1, Got: "a JSON text", Want: "Avro binary",
+		Fix: "Send the payload with the media type of JSON, application/json, or write it in Avro binary.",
+	}
 }
 
 func notAvro() headgate.Violation {

@@ -383,3 +383,34 @@ func BenchmarkAvroLibrary(b *testing.B) {
 		}
 	}
 }
+
+// TestJSONSentAsAvro: a JSON text that comes as Avro binary is called that, behind
+// a frame too; what only begins like one is read as a datum.
+func TestJSONSentAsAvro(t *testing.T) {
+	c := compileAvroText(t, `{"type":"record","name":"R","fields":[{"name":"id","type":"string"},{"name":"n","type":"int"}]}`)
+	named := func(f Frame) (*Contract, error) {
+		if f.Kind == FrameConfluent && f.ID == 7 {
+			return c, nil
+		}
+		return nil, nil
+	}
+	for payload, want := range map[string]string{
+		`{"id":"a","n":1}`: "a JSON text 0", " \n[1,2]\n": "a JSON text 0", `{}`: "a JSON text 0", "\x00\x00\x00\x00\x07" + `{"id":"a"}`: "a JSON text 5",
+		`{"id":"a","n":`: "", `{id:1}`: "", `12345`: "", `"abc"`: "",
+	} {
+		j, err := c.Judge("application/avro", []byte(payload), named)
+		if err != nil || j.Verdict == nil {
+			t.Errorf("%q: %v %+v", payload, err, j)
+			continue
+		}
+		x := j.Verdict.Violations[0]
+		if got := fmt.Sprintf("%s %d", x.Got, x.Offset); want != "" && (got != want || len(j.Verdict.Violations) != 1 || !strings.Contains(x.Fix, "application/json")) || want == "" && strings.Contains(got, "JSON") {
+			t.Errorf("%q: %+v, want %s", payload, j.Verdict.Violations, want)
+		}
+	}
+	// A record of an array and a string whose bytes are JSON stays a datum.
+	data := compileAvroText(t, `{"type":"record","name":"R","fields":[{"name":"x","type":"long"},{"name":"y","type":{"type":"fixed","name":"F","size":1}}]}`)
+	if v := data.CheckAvro([]byte("{}")); v != nil {
+		t.Errorf("a datum of the bytes of JSON: %+v", v.Violations)
+	}
+}

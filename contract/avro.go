@@ -102,6 +102,18 @@ func FingerprintAvro(schema []byte) (uint64, error) {
 	return prog.fingerprint, nil
 }
 
+// ScreenAvro refuses an Avro schema that parsers must not see, because its
+// defaults hold too much and parsers write them out. References are those of
+// [CompileOpts]. [Compile] screens by itself. The error is that of Compile; nil
+// does not mean that the schema is one.
+func ScreenAvro(schema []byte, references [][]byte) error {
+	rsn := &reasons{}
+	if screenDefaults(append(references[:len(references):len(references)], schema), jsontext.Limits{Depth: maxDepth}, rsn); !rsn.empty() {
+		return headgate.NewError(headgate.CodeContractInvalid, "%s", rsn.String())
+	}
+	return nil
+}
+
 // CheckAvro checks one datum in Avro binary, without any frame, against an
 // Avro contract. Nil means valid. It allocates nothing for a valid datum, but
 // for maps with more than 32 keys. The work is bounded by the datum's length.

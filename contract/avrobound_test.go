@@ -129,12 +129,12 @@ func TestAvroDefaultsOfSchemas(t *testing.T) {
 	}
 	const deep = 20 // written out they are hundreds of megabytes
 	rsn := &reasons{}
-	screenDefaults([][]byte{[]byte(strings.ReplaceAll(doubling(deep, `"null"`, `,"default":{}`), `"type":"null"`, `"type":"null","default":null`))}, rsn)
+	screenDefaults([][]byte{[]byte(strings.ReplaceAll(doubling(deep, `"null"`, `,"default":{}`), `"type":"null"`, `"type":"null","default":null`))}, schemaLimits(), rsn)
 	if !strings.Contains(rsn.String(), "together") {
 		t.Errorf("%s", rsn)
 	}
 	rsn = &reasons{}
-	screenDefaults([][]byte{[]byte(`{"type":"record","name":"R","fields":[{"name":"a","type":{"type":"array","items":"R"},"default":[{}]}]}`)}, rsn)
+	screenDefaults([][]byte{[]byte(`{"type":"record","name":"R","fields":[{"name":"a","type":{"type":"array","items":"R"},"default":[{}]}]}`)}, schemaLimits(), rsn)
 	if rsn.empty() {
 		t.Error("a default that rests on itself passes")
 	}

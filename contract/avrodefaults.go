@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/twmb/avro"
+
+	"github.com/headgate/headgate/internal/jsontext"
 )
 
 // Bounds of the defaults of one schema. A default of a record takes in those of
@@ -28,11 +30,11 @@ const (
 // parser, which has no such bound, writes them out. It has the parser read the
 // schemas with the defaults as attributes of no meaning, and adds up what they
 // hold. What else is wrong is left to the parser.
-func screenDefaults(texts [][]byte, rsn *reasons) {
+func screenDefaults(texts [][]byte, lim jsontext.Limits, rsn *reasons) {
 	docs := make([]any, len(texts))
 	holds := false
 	for i, text := range texts {
-		if docs[i] = parseSchema(text, rsn); !rsn.empty() {
+		if docs[i] = parseWithin(text, lim, rsn); !rsn.empty() {
 			return
 		}
 		holds = hideDefaults(docs[i]) || holds

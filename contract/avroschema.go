@@ -124,7 +124,7 @@ const (
 func compileAvro(schema []byte, references [][]byte, rsn *reasons) (*avroProgram, []Warning) {
 	var cache avro.SchemaCache
 	texts := append(references[:len(references):len(references)], schema)
-	if screenDefaults(texts, rsn); !rsn.empty() {
+	if screenDefaults(texts, schemaLimits(), rsn); !rsn.empty() {
 		return nil, nil
 	}
 	for i, text := range texts {

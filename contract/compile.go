@@ -98,16 +98,18 @@ func compileSchema(schema []byte, pol Policy, hooks *compileHooks) (*program, []
 
 // parseSchema checks the limits and the grammar, and decodes the document
 // with exact numbers.
-func parseSchema(schema []byte, rsn *reasons) any {
+func parseSchema(schema []byte, rsn *reasons) any { return parseWithin(schema, schemaLimits(), rsn) }
+
+func parseWithin(schema []byte, lim jsontext.Limits, rsn *reasons) any {
 	if len(schema) > MaxSchemaBytes {
 		rsn.add("", "the schema has %d bytes, more than %d", len(schema), MaxSchemaBytes)
 		return nil
 	}
-	if fault := jsontext.Check(schema, schemaLimits()); fault != nil {
+	if fault := jsontext.Check(schema, lim); fault != nil {
 		rsn.add(fault.At, "line %d, column %d: %s", fault.Line, fault.Column, fault.Detail)
 		return nil
 	}
-	checkNames(schema, rsn)
+	checkNames(schema, lim, rsn)
 	if !rsn.empty() {
 		return nil
 	}
@@ -119,8 +121,8 @@ func parseSchema(schema []byte, rsn *reasons) any {
 	return doc
 }
 
-func checkNames(schema []byte, rsn *reasons) {
-	sc := jsontext.NewScanner(schema, schemaLimits())
+func checkNames(schema []byte, lim jsontext.Limits, rsn *reasons) {
+	sc := jsontext.NewScanner(schema, lim)
 	for {
 		tok, fault := sc.Next()
 		if fault != nil || tok.Kind == jsontext.EOF {

@@ -274,17 +274,22 @@ func (r *Registry) checkContent(n name, c *content, compiled *contract.Contract)
 func (r *Registry) compileContent(n name, c *content) (*contract.Contract, error) {
 	opts := &contract.CompileOpts{Policy: r.policy}
 	text := c.Schema
+	if c.Type == compat.Avro {
+		for _, d := range c.documents {
+			opts.References = append(opts.References, d.Text)
+		}
+	}
 	switch {
 	case c.Type == compat.Avro && !n.gated():
+		if err := contract.ScreenAvro(c.Schema, opts.References); err != nil {
+			return nil, fault(FaultInvalidSchema, "Invalid schema: %s", show2(headgate.AsError(err).Detail))
+		}
 		if err := compat.CheckAvro(c.Schema, c.documents); err != nil {
 			return nil, fault(FaultInvalidSchema, "Invalid schema: %s", err)
 		}
 		return nil, nil
 	case c.Type == compat.Avro:
 		opts.Type = contract.TypeAvro
-		for _, d := range c.documents {
-			opts.References = append(opts.References, d.Text)
-		}
 	default:
 		var err error
 		if text, err = bundle(c); err != nil {

@@ -199,6 +199,8 @@ func TestSubmissionsThatAreRefused(t *testing.T) {
 		"a pattern that RE2 does not know": {"x", Submission{Type: compat.JSON, Schema: []byte(`{"type":"string","pattern":"(?=a)"}`)}, FaultInvalidSchema},
 		"a name twice":                     {"x", Submission{Type: compat.JSON, Schema: []byte(`{"type":"string","type":"object"}`)}, FaultInvalidSchema},
 		"a remote reference":               {"x", Submission{Type: compat.JSON, Schema: []byte(`{"$ref":"http://localhost:1/x.json"}`)}, FaultInvalidSchema},
+		"defaults beyond measure":          {":.other:x", Submission{Schema: []byte(nestedDefaults(40))}, FaultInvalidSchema},
+		"the same in an event type":        {"x", Submission{Schema: []byte(nestedDefaults(40))}, FaultInvalidSchema},
 		"a cycle":                          {"x", Submission{Type: compat.JSON, Schema: []byte(`{"$ref":"#"}`)}, FaultInvalidSchema},
 		"too large":                        {"x", Submission{Schema: make([]byte, 300<<10)}, FaultTooLarge},
 		"no type of ours":                  {"x", Submission{Type: "XML", Schema: []byte(`{}`)}, FaultInvalidSchema},
@@ -244,4 +246,14 @@ func TestReferenceToWhatIsBeingDeleted(t *testing.T) {
 			t.Fatalf("%d: removed: %v, added: %v", i, removed, added)
 		}
 	}
+}
+
+// nestedDefaults returns an Avro schema whose defaults hold two to the power of n
+// parts, if they are written out.
+func nestedDefaults(n int) string {
+	s := `{"type":"record","name":"R0","fields":[{"name":"a","type":"int","default":7},{"name":"b","type":"int","default":7}]}`
+	for i := 1; i < n; i++ {
+		s = fmt.Sprintf(`{"type":"record","name":"R%d","fields":[{"name":"a","type":%s,"default":{}},{"name":"b","type":"R%d","default":{}}]}`, i, s, i-1)
+	}
+	return s
 }

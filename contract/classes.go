@@ -70,9 +70,33 @@ func (p *program) sortScalars() {
 
 // newClasses returns nil where there would be too many classes.
 func newClasses(p *program, n *node) *classes {
+	s := sortClasses(p, []*node{n})
+	if s == nil {
+		return nil
+	}
+	c := s.c
+	s.each(func(at classPlace, i int, ask func(*node) classVerdict) {
+		switch v := ask(n); at {
+		case classLiteral:
+			c.literals[i] = v
+		case classNamed:
+			c.named = append(c.named, v)
+		case classLength:
+			c.strings = append(c.strings, v)
+		case classNumber:
+			c.numbers = append(c.numbers, v)
+		}
+	})
+	return c
+}
+
+// sortClasses finds what tells the values apart that schemas may meet.
+func sortClasses(p *program, nodes []*node) *classSorter {
 	c := &classes{fixed: map[string]int32{}}
 	s := &classSorter{p: p, c: c, seen: map[*node]bool{}, at: map[*bound]int{}, texts: map[string]bool{}}
-	s.collect(n)
+	for _, n := range nodes {
+		s.collect(n)
+	}
 	slices.SortFunc(c.points, func(a, b decimal) int { return a.compare(&b) })
 	c.points = slices.CompactFunc(c.points, func(a, b decimal) bool { return a.compare(&b) == 0 })
 	slices.Sort(c.lengths)
@@ -80,6 +104,9 @@ func newClasses(p *program, n *node) *classes {
 	total := 4*len(c.points) + len(s.texts) + len(c.lengths) + 8
 	if p.classWork -= total * len(s.seen); total > maxClasses || p.classWork < 0 {
 		return nil
+	}
+	for i, text := range sortedKeys(s.texts) {
+		c.fixed[text] = int32(i)
 	}
 	for i := range c.points {
 		x, ok := c.points[i].small()
@@ -92,12 +119,11 @@ func newClasses(p *program, n *node) *classes {
 	for b := range s.at {
 		s.at[b], _ = slices.BinarySearchFunc(c.points, b.dec, func(a, b decimal) int { return a.compare(&b) })
 	}
-	s.decide(n)
-	return c
+	return s
 }
 
-// number returns the class of a number and what becomes of it.
-func (c *classes) number(raw []byte) (int32, classVerdict) {
+// number returns the class of a number.
+func (c *classes) number(raw []byte) int32 {
 	x, plain := smallInt(raw)
 	at, equal, whole := 0, false, true
 	if plain && len(c.small) == len(c.points) {
@@ -107,8 +133,7 @@ func (c *classes) number(raw []byte) (int32, classVerdict) {
 		at, equal = sort.Find(len(c.points), func(i int) int { return v.compare(&c.points[i]) })
 		whole = v.isInteger()
 	}
-	i := numberClass(at, equal, whole)
-	return i, c.numbers[i]
+	return numberClass(at, equal, whole)
 }
 
 // numberClass numbers the classes of numbers: those below a point, or above
@@ -125,17 +150,26 @@ func numberClass(at int, equal, whole bool) int32 {
 }
 
 // text returns the class of a string, whose code points are counted when they
-// are needed. The classes of fixed strings come behind the others.
-func (c *classes) text(s []byte, runes func() int) (int32, classVerdict) {
+// are needed: the place among fixed strings, or, below zero, that among lengths
+// by its complement.
+func (c *classes) text(s []byte, runes func() int) int32 {
 	if i, ok := c.fixed[string(s)]; ok {
-		return int32(len(c.strings)) + i, c.named[i]
+		return i
 	}
 	i := 0
 	if len(c.lengths) > 0 {
 		n := runes()
 		i = sort.Search(len(c.lengths), func(i int) bool { return c.lengths[i] > n })
 	}
-	return int32(i), c.strings[i]
+	return ^int32(i)
+}
+
+// ofText returns what becomes of a class of strings.
+func (c *classes) ofText(class int32) classVerdict {
+	if class < 0 {
+		return c.strings[^class]
+	}
+	return c.named[class]
 }
 
 // compare orders two numbers.
@@ -224,14 +258,27 @@ func (s *classSorter) literal(v any) {
 	}
 }
 
-// decide fills in what becomes of each class.
-func (s *classSorter) decide(n *node) {
-	for i, word := range []string{"null", "false", "true"} {
-		s.c.literals[i] = s.exactly(n, []byte(word))
+// classPlace says which of the lists of classes a class is in.
+type classPlace uint8
+
+const (
+	classLiteral classPlace = iota
+	classNamed
+	classLength
+	classNumber
+)
+
+// each calls fn for every class, list by list and in their order, with what
+// becomes of its values under a schema that was collected.
+func (s *classSorter) each(fn func(at classPlace, i int, ask func(*node) classVerdict)) {
+	exact := func(text []byte) func(*node) classVerdict {
+		return func(n *node) classVerdict { return s.exactly(n, text) }
 	}
-	for _, text := range sortedKeys(s.texts) {
-		s.c.fixed[text] = int32(len(s.c.named))
-		s.c.named = append(s.c.named, s.exactly(n, jsontext.AppendString(nil, text)))
+	for i, word := range []string{"null", "false", "true"} {
+		fn(classLiteral, i, exact([]byte(word)))
+	}
+	for i, text := range sortedKeys(s.texts) {
+		fn(classNamed, i, exact(jsontext.AppendString(nil, text)))
 	}
 	s.kind = kindString
 	for i := range len(s.c.lengths) + 1 {
@@ -239,18 +286,18 @@ func (s *classSorter) decide(n *node) {
 		if i > 0 {
 			s.length = s.c.lengths[i-1]
 		}
-		s.c.strings = append(s.c.strings, s.class(n))
+		fn(classLength, i, s.class)
 	}
 	s.kind = kindNumber
 	for i := range len(s.c.points) + 1 {
 		for _, equal := range []bool{false, true} {
 			for _, whole := range []bool{false, true} {
 				s.point, s.equal, s.whole = i, equal, whole
+				ask := s.class
 				if equal && (i == len(s.c.points) || whole != (s.c.points[i].exp >= 0)) {
-					s.c.numbers = append(s.c.numbers, 0) // no number is there
-					continue
+					ask = func(*node) classVerdict { return 0 } // no number is there
 				}
-				s.c.numbers = append(s.c.numbers, s.class(n))
+				fn(classNumber, int(numberClass(i, equal, whole)), ask)
 			}
 		}
 	}
@@ -481,19 +528,14 @@ func (e *evaluator) byClass(n *node, v int32, rep *report) (done, ok bool) {
 	var verdict classVerdict
 	switch val.kind {
 	case kindNumber:
-		raw := e.t.raw(v)
-		e.work += len(raw) / 16
-		class, verdict = n.classes.number(raw)
+		class = e.numberClass(n.classes, v)
+		verdict = n.classes.numbers[class]
 	case kindString:
-		e.work += int(val.end-val.start) / 32
-		class, verdict = n.classes.text(e.t.str(v), func() int { return e.runes(v) })
-	case kindBoolean:
-		if class = 1; e.t.truth(v) {
-			class = 2
-		}
-		verdict = n.classes.literals[class]
+		class = e.textClass(n.classes, v)
+		verdict = n.classes.ofText(class)
 	default:
-		verdict = n.classes.literals[0]
+		class = e.literalClass(v)
+		verdict = n.classes.literals[class]
 	}
 	switch {
 	case verdict&classAccepted != 0:
@@ -506,6 +548,29 @@ func (e *evaluator) byClass(n *node, v int32, rep *report) (done, ok bool) {
 		return false, false
 	}
 	return true, e.repeat(n, v, classKey{n.id, val.kind, class}, rep)
+}
+
+func (e *evaluator) numberClass(c *classes, v int32) int32 {
+	raw := e.t.raw(v)
+	e.work += len(raw) / 16
+	return c.number(raw)
+}
+
+func (e *evaluator) textClass(c *classes, v int32) int32 {
+	val := &e.t.values[v]
+	e.work += int(val.end-val.start) / 32
+	return c.text(e.t.str(v), func() int { return e.runes(v) })
+}
+
+// literalClass returns the class of null, false or true.
+func (e *evaluator) literalClass(v int32) int32 {
+	switch {
+	case e.t.values[v].kind == kindNull:
+		return 0
+	case e.t.truth(v):
+		return 2
+	}
+	return 1
 }
 
 // repeat adds the faults of a refused value to the report: those that another

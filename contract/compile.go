@@ -87,6 +87,7 @@ func compileSchema(schema []byte, pol Policy, hooks *compileHooks) (*program, []
 	if !hooks.plain {
 		prog.sortScalars()
 		prog.pickBranches()
+		prog.groupContains()
 	}
 	prog.checkLiterals(l)
 	warnings := l.warn

@@ -44,6 +44,8 @@ type evaluator struct {
 	spare            []*branchReport
 	spared           int
 	rows             []int32 // of faults by branch, of unions under way
+	// searched is what was counted last for schemas under contains.
+	searched searched
 	// faults are those of classes of scalars.
 	faults map[classKey][]finding
 	// hiding says what reports may not show; nil: nothing.

@@ -262,6 +262,11 @@ func (e *evaluator) contains(n *node, v int32, ev *evals, rep *report) bool {
 		least = a.minContains
 	}
 	matched := 0
+	if a.group != nil && ev == nil && e.declared == nil {
+		if count, ok := e.search(a.group, v, a.member); ok {
+			matched, end = count, v
+		}
+	}
 	for child := v + 1; child < end; child = e.t.values[child].next {
 		mark := len(e.undo)
 		if !e.eval(a.contains, child, nil, nil) {

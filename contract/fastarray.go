@@ -1,5 +1,7 @@
 package contract
 
+import "unicode/utf8"
+
 func (s *fastState) arrayValue(i int32, at int) int {
 	if i == never || s.depth >= s.p.limits.Depth {
 		return bad
@@ -27,7 +29,20 @@ func (s *fastState) arrayValue(i int32, at int) int {
 			return bad
 		}
 		count++
+		var known *classMasks
+		if a.group != nil {
+			known = s.masks(a.group, start, p)
+		}
 		for k := range counts {
+			if known != nil {
+				bit := uint64(1) << (k & 63)
+				if known.yes[k>>6]&bit != 0 {
+					counts[k]++
+				}
+				if (known.yes[k>>6]|known.no[k>>6])&bit != 0 {
+					continue
+				}
+			}
 			if s.try(a.contains[k].value, start) {
 				counts[k]++
 			}
@@ -66,6 +81,32 @@ func (s *fastState) arrayValue(i int32, at int) int {
 		return bad
 	}
 	return end
+}
+
+// masks returns those of the scalar between at and end; nil for what is none.
+func (s *fastState) masks(g *classGroup, at, end int) *classMasks {
+	s.steps += 1 + (end-at)>>4 + len(g.members)/16
+	switch s.text[at] {
+	case '{', '[':
+		return nil
+	case 'n':
+		return &g.literals[0]
+	case 'f':
+		return &g.literals[1]
+	case 't':
+		return &g.literals[2]
+	case '"':
+		_, saw := scanString(s.text, at)
+		mark := len(s.scratch)
+		content := s.unescape(at, end, saw)
+		i := g.c.text(content, func() int { return utf8.RuneCount(content) })
+		s.scratch = s.scratch[:mark]
+		if i < 0 {
+			return &g.strings[^i]
+		}
+		return &g.named[i]
+	}
+	return &g.numbers[g.c.number(s.text[at:end])]
 }
 
 type containsCount int

@@ -33,6 +33,7 @@ func (c *fastCompiler) array(set, all schemaSet) int32 {
 	if !c.grow(prefix) {
 		return never
 	}
+	a.group = c.group(all)
 	for i := range prefix {
 		a.prefix = append(a.prefix, c.value(c.item(all, i)))
 	}
@@ -42,6 +43,21 @@ func (c *fastCompiler) array(set, all schemaSet) int32 {
 		return free
 	}
 	return c.addArray(a)
+}
+
+// group returns the group of the schemas that an array is searched for, in the
+// order of its contains.
+func (c *fastCompiler) group(all schemaSet) *classGroup {
+	var members []*node
+	for _, n := range all.nodes() {
+		if r := n.array; r != nil && !n.refOnly() && r.contains != nil {
+			members = append(members, r.contains)
+		}
+	}
+	if len(members) < minClassVisits || c.plain || c.g.dynamic {
+		return nil
+	}
+	return newClassGroup(c.facts, members)
 }
 
 func (c *fastCompiler) contains(r *arrayRules) fastContains {

@@ -118,6 +118,7 @@ type fastArray struct {
 	rest     int32
 	unique   bool
 	contains []fastContains
+	group    *classGroup // of contains, where they are many
 	after    fastAfter
 }
 

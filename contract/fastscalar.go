@@ -37,7 +37,7 @@ func (s *fastState) stringValue(i int32, at int) int {
 	if r.classes != nil {
 		content := s.unescape(at, end, saw)
 		s.steps++
-		_, verdict := r.classes.text(content, func() int { return s.runes(content, saw) })
+		verdict := r.classes.ofText(r.classes.text(content, func() int { return s.runes(content, saw) }))
 		s.scratch = s.scratch[:mark]
 		switch {
 		case verdict&classAccepted != 0:
@@ -115,7 +115,7 @@ func (s *fastState) numberValue(i int32, at int) int {
 	r := &s.p.numbers[i]
 	if r.classes != nil {
 		s.steps += 1 + (end-at)>>4
-		switch _, verdict := r.classes.number(s.text[at:end]); {
+		switch verdict := r.classes.numbers[r.classes.number(s.text[at:end])]; {
 		case verdict&classAccepted != 0:
 			return end
 		case verdict&classRefused != 0:

@@ -108,6 +108,9 @@ type arrayRules struct {
 	contains           *node
 	minContains        int // -1: none, which asks for one
 	maxContains        int // -1: none
+	// group is that of contains, where it is the member at an index of one.
+	group  *classGroup
+	member int
 }
 
 type stringRules struct {

@@ -1,5 +1,7 @@
 package contract
 
+import "math/bits"
+
 // unionPick tells which branches of anyOf or oneOf a value cannot match: by its
 // type, and for an object by one look at its members. What is left is tried.
 type unionPick struct {
@@ -13,10 +15,11 @@ type unionPick struct {
 // pickName is what branches ask of a member.
 type pickName struct {
 	uses []branchUse
-	// fixed are the branches that list the member's values; byKey those that
-	// list one value, by its scalarKey.
-	fixed []int32
-	byKey map[string][]int32
+	// group are the schemas that branches have for the member, each of the
+	// branch at the same index of of; nil where there would be too many classes.
+	group *classGroup
+	subs  []*node
+	of    []int32
 }
 
 // branchUse is a branch that speaks of a name.
@@ -53,6 +56,11 @@ func newUnionPick(facts *kindFacts, u *union) *unionPick {
 	}
 	for i, b := range u.branches {
 		p.branch(facts, int32(i), b)
+	}
+	for _, name := range sortedKeys(p.names) {
+		if n := p.names[name]; len(n.subs) >= minPickBranches {
+			n.group = newClassGroup(facts, n.subs)
+		}
 	}
 	return p
 }
@@ -112,23 +120,17 @@ func (p *unionPick) use(facts *kindFacts, i int32, name string, need *memberNeed
 	if need.declared {
 		u.less++
 	}
-	if u.less == 0 && u.kinds == 1<<kinds-1 {
+	if u.less == 0 && len(need.subs) == 0 {
 		return
 	}
 	n := p.names[name]
 	if n == nil {
-		n = &pickName{byKey: map[string][]int32{}}
+		n = &pickName{}
 		p.names[name] = n
 	}
 	n.uses = append(n.uses, u)
-	for _, s := range need.subs {
-		if keys := fixedValues(s, 8); keys != nil {
-			n.fixed = append(n.fixed, i)
-			for _, k := range keys {
-				n.byKey[k] = append(n.byKey[k], i)
-			}
-			break
-		}
+	for _, sub := range need.subs {
+		n.subs, n.of = append(n.subs, sub), append(n.of, i)
 	}
 }
 
@@ -187,16 +189,14 @@ func (e *evaluator) faultsOf(p *unionPick, v int32) []int32 {
 				least[u.branch]++
 			}
 		}
-		if len(n.fixed) == 0 || k >= kindArray {
+		if n.group == nil || k >= kindArray {
 			continue
 		}
-		for _, i := range n.fixed {
-			least[i]++
-		}
-		e.key = e.t.appendScalarKey(e.key[:0], child)
-		e.work += len(e.key) / 32
-		for _, i := range n.byKey[string(e.key)] {
-			least[i]--
+		e.work += len(n.of) / 32
+		for w, no := range e.masks(n.group, child).no {
+			for ; no != 0; no &= no - 1 {
+				least[n.of[w<<6+bits.TrailingZeros64(no)]]++
+			}
 		}
 	}
 	return least

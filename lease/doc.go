@@ -46,6 +46,9 @@
 //  10. A request that names targets to seal is answered with a grant only when
 //     each of them knows of it, and the grant stands. What several calls of one
 //     request seal, the last of them that failed gives back, unless one did not.
+//  11. A target that a lease was sealed at is told of its end once that is
+//     committed, and never before: see the type endings. Nobody waits for it but
+//     who revokes. A sealed lease that ran out is ended after another TTL.
 //
 // # Failure
 //

@@ -132,16 +132,17 @@ func (s *Service) renew(ctx context.Context, tx *store.Tx, f *Fence, ttl time.Du
 }
 
 // Release ends a lease at once. The epoch rises, so that what the holder still
-// has under way is stale. A lease that has ended already is lease_lost.
+// has under way is stale. Targets that it was sealed at are told afterwards,
+// without making the caller wait. A lease that has ended already is lease_lost.
 func (s *Service) Release(ctx context.Context, p *headgate.Principal, resource, token string) error {
 	f, err := s.own(ctx, p, resource, token)
 	if err != nil {
 		return err
 	}
-	var l store.Lease
+	var was, l store.Lease
 	err = patiently(ctx, releasePatience, func() error {
 		return s.cfg.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
-			l, err = s.release(ctx, tx, &f)
+			was, l, err = s.release(ctx, tx, &f)
 			return err
 		})
 	})
@@ -149,22 +150,24 @@ func (s *Service) Release(ctx context.Context, p *headgate.Principal, resource, 
 		return err
 	}
 	s.Ended(&l)
+	s.over(&was)
 	return nil
 }
 
 // release ends a grant within a transaction.
-func (s *Service) release(ctx context.Context, tx *store.Tx, f *Fence) (store.Lease, error) {
-	l, err := tx.Leases.Get(ctx, f.Resource)
+func (s *Service) release(ctx context.Context, tx *store.Tx, f *Fence) (was, l store.Lease, err error) {
+	was, err = tx.Leases.Get(ctx, f.Resource)
 	if headgate.CodeOf(err) == headgate.CodeNotFound {
-		return l, lost(f, 0)
+		return was, l, lost(f, 0)
 	}
 	if err != nil {
-		return l, err
+		return was, l, err
 	}
-	if refusal := holds(&l, f); refusal != nil {
-		return l, refusal
+	if refusal := holds(&was, f); refusal != nil {
+		return was, l, refusal
 	}
-	return s.end(ctx, tx, &l)
+	l, err = s.end(ctx, tx, &was)
+	return was, l, err
 }
 
 // Ended tells waiters, watchers and followers of a lease that Finish ended.

@@ -41,7 +41,8 @@ type Revoked struct {
 	// this call ended.
 	Sessions []headgate.BlockingSession
 	// Untold are the targets that the lease was sealed at and that could not be
-	// told in time: there the holder's writes may still pass.
+	// told in time: there the holder's writes may still pass. They are told
+	// again for about a minute.
 	Untold []string
 }
 
@@ -76,6 +77,7 @@ func (s *Service) Revoke(ctx context.Context, resource string, r Revocation) (Re
 	<-gated
 	if err == nil {
 		s.tellTargets(ctx, &l, r.Terminate, begun.Add(r.Deadline), &out)
+		s.over(&store.Lease{Resource: l.Resource, Epoch: l.Epoch, Sealed: out.Untold}) // they are told again
 	}
 	return out, err
 }

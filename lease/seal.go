@@ -105,7 +105,9 @@ func (s *Service) sealed(ctx context.Context, p *headgate.Principal, r *Request,
 	}
 	if e == nil {
 		for i := range grants {
-			grants[i].ExpiresIn -= took
+			g := &grants[i]
+			g.ExpiresIn -= took
+			s.stands(&store.Lease{Resource: g.Resource, Epoch: g.Epoch, Sealed: r.Seal}, g.ExpiresIn+g.TTL)
 		}
 		return grants, nil
 	}

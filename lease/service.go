@@ -61,6 +61,7 @@ type Service struct {
 	follower  atomic.Pointer[func(resource string, epoch int64)]
 	revoking  revocations
 	sealing   sealings
+	endings   endings
 	randMu    sync.Mutex
 	without   string // predicates of the guard that tests took out
 }
@@ -99,6 +100,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	cfg.PrincipalWaiters = cmp.Or(cfg.PrincipalWaiters, 1000)
 	cfg.Superseded = cmp.Or(cfg.Superseded, 1<<16)
 	s := &Service{cfg: cfg}
+	s.endings.wake = make(chan struct{}, 1)
 	s.seen.limit = int64(cfg.Superseded)
 	s.queue.init(cfg.Waiters, cfg.PrincipalWaiters)
 	if err := s.openKeys(ctx); err != nil {
@@ -112,9 +114,14 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 // It must not block. There is one follower: who hands out work under leases.
 func (s *Service) Follow(tell func(resource string, epoch int64)) { s.follower.Store(&tell) }
 
-// Run keeps the keys fresh, and the memory of request ids small, until ctx
-// ends.
+// Run keeps the keys fresh, and the memory of request ids small, and tells the
+// targets of sealed leases of their ends, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	defer all.Wait()
+	if len(s.cfg.Seal) > 0 {
+		all.Go(func() { s.followEnds(ctx) })
+	}
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
 	for {

@@ -3,6 +3,8 @@ package lease
 import (
 	"context"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,13 +38,24 @@ func (s *Service) gateTargets(ctx context.Context, l *store.Lease) <-chan struct
 
 // tellTargets tells the targets that a lease was sealed at of its end, and
 // notes whom it could not tell and which sessions were ended.
-//
-// They are sealed with the epoch that follows the one that was revoked and a
-// nonce that nobody knows: the epoch that the lease has by now may be that of
-// another holder, who seals with a nonce of its own.
 func (s *Service) tellTargets(ctx context.Context, l *store.Lease, end bool, until time.Time, out *Revoked) {
+	sessions, failed := s.tell(context.WithoutCancel(ctx), l, end, until)
+	out.Sessions = append(out.Sessions, sessions...)
+	for _, name := range slices.Sorted(maps.Keys(failed)) {
+		out.Untold = append(out.Untold, name)
+		s.cfg.Log.Warn("a target does not know that a lease was revoked", "target", name, "resource", l.Resource, "epoch", l.Epoch, "error", failed[name])
+	}
+}
+
+// tell seals the targets of a lease that has ended, and returns which sessions
+// were ended, and who could not be told and why.
+//
+// They are sealed with the epoch that follows the one that ended and a nonce
+// that nobody knows: the epoch that the lease has by now may be that of another
+// holder, who seals with a nonce of its own.
+func (s *Service) tell(ctx context.Context, l *store.Lease, end bool, until time.Time) (sessions []headgate.BlockingSession, failed map[string]error) {
 	if len(l.Sealed) == 0 {
-		return
+		return nil, nil
 	}
 	f := Fence{Resource: l.Resource, Epoch: l.Epoch + 1, Nonce: make([]byte, nonceSize), Holder: OwnAudience}
 	s.randMu.Lock()
@@ -54,7 +67,7 @@ func (s *Service) tellTargets(ctx context.Context, l *store.Lease, end bool, unt
 			err = headgate.NewError(headgate.CodeConflict, "the next epoch is another holder's")
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(time.Until(until), sealTime))
+	ctx, cancel := context.WithTimeout(ctx, max(time.Until(until), sealTime))
 	defer cancel()
 	ended, errs := make([][]headgate.BlockingSession, len(l.Sealed)), make([]error, len(l.Sealed))
 	var all sync.WaitGroup
@@ -66,13 +79,14 @@ func (s *Service) tellTargets(ctx context.Context, l *store.Lease, end bool, unt
 		})
 	}
 	all.Wait()
+	failed = map[string]error{}
 	for k, name := range l.Sealed {
-		out.Sessions = append(out.Sessions, ended[k]...)
+		sessions = append(sessions, ended[k]...)
 		switch headgate.CodeOf(errs[k]) {
 		case "", headgate.CodeStaleFence, headgate.CodeFenceConflict: // one or the other, it knows of something newer
 		default:
-			out.Untold = append(out.Untold, name)
-			s.cfg.Log.Warn("a target does not know that a lease was revoked", "target", name, "resource", l.Resource, "epoch", l.Epoch, "error", errs[k])
+			failed[name] = errs[k]
 		}
 	}
+	return sessions, failed
 }

@@ -2,11 +2,13 @@ package fencepg
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/headgate/headgate/lease/fence"
 )
@@ -76,12 +78,27 @@ func (p *pipelined) begin(ctx context.Context) error {
 }
 
 // first sends the statement behind the guard. It returns the results, of which
-// the next is the statement's, or nil when the statement is to be run on tx:
-// that is then begun, unless the error says that it cannot be.
-func (p *pipelined) first(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
+// the next is the statement's, and what to end when that was read; or nil when
+// the statement is to be run on tx: that is then begun, unless the error says
+// that it cannot be. A statement that is sent again is traced again.
+func (p *pipelined) first(ctx context.Context, sql string, args []any) (pgx.BatchResults, *traced, error) {
 	if p.tx != nil || !plain(args) || p.conn.Config().DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
-		return nil, p.begin(ctx)
+		return nil, nil, p.begin(ctx)
 	}
+	within, t := trace(ctx, p.conn, sql, args)
+	results, err := p.send(within, sql, args)
+	if results == nil {
+		t.end(pgconn.CommandTag{}, err)
+		if err == nil || p.tx == nil {
+			return nil, nil, p.begin(ctx)
+		}
+	}
+	return results, t, err
+}
+
+// send is first without the tracer. Without results tx is nil when the
+// transaction is to be begun, and the statement run, as usual.
+func (p *pipelined) send(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
 	sent := time.Now()
 	guard, values := p.db.guard(p.f, p.conn.PgConn().ParameterStatus("server_version"))
 	b := &pgx.Batch{}
@@ -93,15 +110,14 @@ func (p *pipelined) first(ctx context.Context, sql string, args []any) (pgx.Batc
 		_ = results.Close() // says the same
 		if p.conn.IsClosed() {
 			p.tx = results.Tx()
-			return nil, err
 		}
-		return nil, p.begin(ctx) // where the statement fails as it does everywhere
+		return nil, err // begun as usual, the statement fails as it does everywhere
 	}
 	if _, err := results.Exec(); err != nil {
 		_ = results.Close() // says the same
 		rollback(ctx, results.Tx())
 		if conflict(err) && !p.conn.IsClosed() {
-			return nil, p.begin(ctx)
+			return nil, err
 		}
 		p.tx, p.err = results.Tx(), err
 		return nil, err
@@ -126,7 +142,7 @@ func plain(args []any) bool {
 }
 
 func (p *pipelined) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	results, err := p.first(ctx, sql, args)
+	results, t, err := p.first(ctx, sql, args)
 	switch {
 	case err != nil:
 		return pgconn.CommandTag{}, err
@@ -137,11 +153,12 @@ func (p *pipelined) Exec(ctx context.Context, sql string, args ...any) (pgconn.C
 	if cerr := results.Close(); err == nil {
 		err = cerr
 	}
+	t.end(tag, err)
 	return tag, err
 }
 
 func (p *pipelined) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	results, err := p.first(ctx, sql, args)
+	results, t, err := p.first(ctx, sql, args)
 	switch {
 	case err != nil:
 		rows, _ := p.tx.Query(ctx, sql) // rows without any, which say that the transaction is closed
@@ -150,28 +167,31 @@ func (p *pipelined) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 		return p.tx.Query(ctx, sql, args...)
 	}
 	rows, err := results.Query()
-	r := &firstRows{Rows: rows, results: results}
-	if err != nil {
+	r := &firstRows{Rows: rows, results: results, traced: t}
+	if err == nil {
+		t.reads()
+	} else {
 		r.Close()
 	}
 	return r, err
 }
 
 func (p *pipelined) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	results, err := p.first(ctx, sql, args)
+	results, t, err := p.first(ctx, sql, args)
 	switch {
 	case err != nil:
 		return failedRow{err}
 	case results == nil:
 		return p.tx.QueryRow(ctx, sql, args...)
 	}
-	return &firstRow{results}
+	return &firstRow{results, t}
 }
 
 // firstRows ends the batch with its last rows.
 type firstRows struct {
 	pgx.Rows
 	results pgx.BatchResults
+	traced  *traced
 	err     error
 }
 
@@ -186,6 +206,7 @@ func (r *firstRows) Next() bool {
 func (r *firstRows) Close() {
 	r.Rows.Close()
 	r.err = r.results.Close() // may be repeated
+	r.traced.end(r.CommandTag(), r.Err())
 }
 
 func (r *firstRows) Err() error {
@@ -195,13 +216,38 @@ func (r *firstRows) Err() error {
 	return r.err
 }
 
-type firstRow struct{ results pgx.BatchResults }
+type firstRow struct {
+	results pgx.BatchResults
+	traced  *traced
+}
 
+// Scan does what that of the driver does, by the rows: these know their tag.
 func (r *firstRow) Scan(dest ...any) error {
-	err := r.results.QueryRow().Scan(dest...)
-	if cerr := r.results.Close(); err == nil {
-		err = cerr
+	rows, err := r.results.Query()
+	if err == nil {
+		r.traced.reads()
 	}
+	for _, d := range dest {
+		if _, shared := d.(*pgtype.DriverBytes); shared && err == nil {
+			err = errors.New("cannot scan into *pgtype.DriverBytes from QueryRow")
+		}
+	}
+	switch {
+	case err != nil:
+	case rows.Next():
+		err = rows.Scan(dest...)
+	default:
+		if err = rows.Err(); err == nil {
+			err = pgx.ErrNoRows
+		}
+	}
+	rows.Close()
+	for _, later := range []error{rows.Err(), r.results.Close()} {
+		if err == nil {
+			err = later
+		}
+	}
+	r.traced.end(rows.CommandTag(), err)
 	return err
 }
 

@@ -207,7 +207,10 @@ func TestFirstStatement(t *testing.T) {
 }
 
 // trips counts what is sent together.
-type trips struct{ batches []int }
+type trips struct {
+	batches []int
+	singles int // begun and not ended
+}
 
 func (r *trips) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
 	r.batches = append(r.batches, len(d.Batch.QueuedQueries))
@@ -216,9 +219,10 @@ func (r *trips) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceBat
 func (r *trips) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (r *trips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 func (r *trips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	r.singles++
 	return ctx
 }
-func (r *trips) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (r *trips) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) { r.singles-- }
 
 // The function runs before the guard was heard only while the fence passed
 // lately, and after a refusal it does not any more.
@@ -263,5 +267,22 @@ func TestTrust(t *testing.T) {
 	want(t, "superseded, not trusted", new(fencepg.DB).Tx(ctx, pool, f, pgx.TxOptions{}, write(&ran)), headgate.CodeStaleFence)
 	if ran {
 		t.Error("the function of a superseded holder ran")
+	}
+	// With a tracer for batches it is this code, not the driver, that ends rows.
+	for _, sql := range []string{"SELECT $1::int", "SELECT $1::int / 0"} {
+		_ = fencepg.Warm(next).Tx(ctx, pool, next, pgx.TxOptions{}, func(tx pgx.Tx) error {
+			var n int
+			return tx.QueryRow(ctx, sql, 1).Scan(&n)
+		})
+		_ = fencepg.Warm(next).Tx(ctx, pool, next, pgx.TxOptions{}, func(tx pgx.Tx) error {
+			rows, err := tx.Query(ctx, sql, 1)
+			if err == nil {
+				_, err = pgx.CollectRows(rows, pgx.RowTo[int])
+			}
+			return err
+		})
+	}
+	if sent.singles != 0 {
+		t.Errorf("%d single statements were begun and not ended", sent.singles)
 	}
 }

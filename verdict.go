@@ -54,7 +54,8 @@ type Verdict struct {
 	Valid    bool        `json:"valid"`
 	Contract ContractRef `json:"contract"`
 	// Violations are ordered by offset, then by code. At most
-	// [MaxViolations]; Truncated counts the rest.
+	// [MaxViolations]; Truncated counts the rest, as far as they were looked
+	// for: up to one for each byte of the payload.
 	Violations []Violation `json:"violations,omitempty"`
 	Truncated  int         `json:"truncated,omitempty"`
 	// Proposals are ways to mend the payload, the best first, where the report

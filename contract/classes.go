@@ -56,10 +56,7 @@ func (p *program) sortScalars() {
 	if p.dynamic {
 		return // what applies depends on the way
 	}
-	c := &coster{p: p, done: map[stepMemo]int{}}
-	for i := range c.memo {
-		c.memo[i] = make([]int, len(p.nodes))
-	}
+	c := newCoster(p)
 	p.classWork = maxClassWork
 	for _, n := range p.entries() {
 		if c.visits(n, classScalar) >= minClassVisits {
@@ -120,6 +117,21 @@ func sortClasses(p *program, nodes []*node) *classSorter {
 		s.at[b], _ = slices.BinarySearchFunc(c.points, b.dec, func(a, b decimal) int { return a.compare(&b) })
 	}
 	return s
+}
+
+// decide reports whether no class is open.
+func (c *classes) decide() bool {
+	if c == nil {
+		return false
+	}
+	open := func(v classVerdict) bool { return v&(classAccepted|classRefused) == 0 }
+	for i, v := range c.numbers { // some numbers are none, such as a point that is whole and not
+		equal, whole := i&2 != 0, i&1 != 0
+		if open(v) && (!equal || i/4 < len(c.points) && whole == (c.points[i/4].exp >= 0)) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(c.literals[:], open) && !slices.ContainsFunc(c.named, open) && !slices.ContainsFunc(c.strings, open)
 }
 
 // number returns the class of a number.

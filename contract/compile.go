@@ -90,7 +90,7 @@ func compileSchema(schema []byte, pol Policy, hooks *compileHooks) (*program, []
 		prog.groupContains()
 	}
 	prog.checkLiterals(l)
-	warnings := l.warn
+	warnings := append(l.warn, prog.dear(pol.Depth)...)
 	if !pol.CloseObjects {
 		warnings = append(warnings, prog.openObjects()...)
 	}

@@ -32,6 +32,11 @@ const (
 type coster struct {
 	p     *program
 	steps int
+	// short leaves out what the classes of scalars decide.
+	short bool
+	// worst is the greatest number so far, and of where its schemas meet.
+	worst int
+	at    *node
 	memo  [3][]int // visits, by class and node
 	// done holds the steps of one level that were worked out already, of
 	// schemas that spread far.
@@ -50,25 +55,37 @@ const saturated = 1 << 40
 
 func add(a, b int) int { return min(a+b, saturated) }
 
+func newCoster(p *program) *coster {
+	c := &coster{p: p, done: map[stepMemo]int{}}
+	for i := range c.memo {
+		c.memo[i] = make([]int, len(p.nodes))
+	}
+	return c
+}
+
+func (c *coster) note(n *node, visits int) {
+	if visits > c.worst {
+		c.worst, c.at = visits, n
+	}
+}
+
 // bound refuses a program whose cost is above the ceiling.
 func (p *program) bound(depth int, hooks *compileHooks, rsn *reasons) {
 	ceiling := MaxVisits
 	if hooks.maxCost > 0 {
 		ceiling = hooks.maxCost
 	}
-	c := &coster{p: p, done: map[stepMemo]int{}}
-	for i := range c.memo {
-		c.memo[i] = make([]int, len(p.nodes))
-	}
+	c := newCoster(p)
 	entries := p.entries()
 	level := make([]int, len(p.nodes))
+	defer func() { p.cost = c.worst }()
 	for _, e := range entries {
 		level[e.id] = max(c.visits(e, classScalar), c.visits(e, classArray), c.visits(e, classObject))
 		if level[e.id] > ceiling {
 			rsn.add(e.at, "one value meets %s schemas here, more than %d: nest less under allOf, anyOf and oneOf", countWords(level[e.id]), ceiling)
 			return
 		}
-		p.cost = max(p.cost, level[e.id])
+		c.note(e, level[e.id])
 	}
 	c.levels(entries, level, depth, ceiling, rsn)
 }
@@ -109,7 +126,7 @@ func (c *coster) levels(entries []*node, level []int, depth, ceiling int, rsn *r
 				return
 			}
 			next[e.id] = worst
-			c.p.cost = max(c.p.cost, worst)
+			c.note(e, worst)
 		}
 		if slices.Equal(next, level) { // it is so at every level below
 			return
@@ -214,7 +231,10 @@ func (c *coster) spread(n *node, cls class, fn func(*node) int) int {
 			return
 		}
 		worst := 0
-		for _, b := range u.branches {
+		for i, b := range u.branches {
+			if c.short && u.pick.never(i, cls) {
+				continue
+			}
 			v := fn(b)
 			if worst = max(worst, v); u.disc == nil || cls != classObject {
 				sum = add(sum, v)
@@ -249,7 +269,9 @@ func (c *coster) visits(n *node, cls class) int {
 		return v
 	}
 	v := 1
-	if admitsClass(n, cls) {
+	switch {
+	case c.short && cls == classScalar && n.classes.decide():
+	case admitsClass(n, cls):
 		v = add(v, c.spread(n, cls, func(child *node) int { return c.visits(child, cls) }))
 	}
 	c.memo[cls][n.id] = v
@@ -367,4 +389,40 @@ func (c *coster) stepOnce(n *node, cls class, k stepKey, level []int) int {
 		at(n.unevalProps)
 	}
 	return sum
+}
+
+// What a contract costs at worst, as far as it can be told: a visit of a schema
+// takes so many nanoseconds, and a value at least so many bytes of a payload,
+// what parts it from the next one included.
+const (
+	visitNanos    = 30
+	smallestValue = 3
+	// dearMicros is from which time for 10 KB on a contract is warned of.
+	dearMicros = 1000
+)
+
+// dear warns of a contract under which small values cost much time. Scalars
+// that their classes decide cost little, however many schemas they meet.
+func (p *program) dear(depth int) []Warning {
+	micros := func(visits int) int { return visits * visitNanos * (10_000 / smallestValue) / 1000 }
+	if micros(p.cost) <= dearMicros {
+		return nil
+	}
+	c := newCoster(p)
+	c.short = true
+	entries := p.entries()
+	level := make([]int, len(p.nodes))
+	for _, e := range entries {
+		level[e.id] = max(c.visits(e, classScalar), c.visits(e, classArray), c.visits(e, classObject))
+		c.note(e, level[e.id])
+	}
+	c.levels(entries, level, depth, saturated, &reasons{})
+	if micros(c.worst) <= dearMicros {
+		return nil
+	}
+	return []Warning{{
+		Code: WarnDear, At: c.at.at,
+		Detail: fmt.Sprintf("10 KB of the smallest values take about %d ms to check at worst: one value meets %d schemas here; "+
+			"branches that a required property tells apart (const), or types, cost one each", (micros(c.worst)+500)/1000, c.worst),
+	}}
 }

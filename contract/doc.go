@@ -16,6 +16,12 @@
 // report it goes on after faults. [headgate.ContractRef] says which engine a
 // contract has, and why.
 //
+// Values that meet many schemas are not asked each of them: scalars are sorted
+// into classes, whose fate was found when the contract was compiled, and branches
+// of unions that the names and scalars of an object rule out are not tried. What
+// is left to ask is what [Contract.Cost] counts; where it may be dear, a warning
+// says so ([WarnDear]).
+//
 // # Closed objects
 //
 // [Policy.CloseObjects] refuses a member of any object in the payload that no
@@ -80,7 +86,9 @@
 //     connection.
 //  3. The cost of a contract is bounded when it is compiled ([MaxVisits]), and
 //     the work of a check by the payload's length; beyond it the payload is
-//     refused as too_complex. A payload is never in doubt.
+//     refused as too_complex. A payload is never in doubt. The look for faults
+//     ends at one for each byte, at least 8,192, and at a bounded number in
+//     branches that are compared; what was found is told.
 //  4. The same digest and bytes give the same verdict, byte for byte.
 //  5. What the fast engine accepts, the general engine accepts; what it refuses
 //     is decided by the general engine. Acceptance by the fast engine costs no

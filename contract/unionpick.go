@@ -215,3 +215,14 @@ func (u *union) pickFor(candidates []*node) *unionPick {
 func (p *unionPick) rulesOut(branch int, k kind, least []int32) bool {
 	return p != nil && (!p.may[k][branch] || least != nil && least[branch] > 0)
 }
+
+// never reports whether containers of a class never match a branch.
+func (p *unionPick) never(branch int, cls class) bool {
+	switch {
+	case p == nil || cls == classScalar:
+		return false
+	case cls == classArray:
+		return !p.may[kindArray][branch]
+	}
+	return !p.may[kindObject][branch]
+}

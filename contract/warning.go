@@ -37,6 +37,9 @@ const (
 	WarnUnreachable = "unreachable"
 	// WarnBadDefault: the schema refuses its own default.
 	WarnBadDefault = "bad_default"
+	// WarnDear: small values meet so many schemas that a check may take more
+	// than a millisecond for 10 KB.
+	WarnDear = "dear"
 	// AdviceUnbounded: a string or an array may have any size.
 	AdviceUnbounded = "unbounded"
 	// AdviceClients: clients of the registry need to be told of something.

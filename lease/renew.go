@@ -59,7 +59,8 @@ func holds(l *store.Lease, f *Fence) *headgate.Error {
 
 // Renew makes a lease last for ttl from now; 0: for as long as it was asked
 // for. Resource may be empty; else the token must be of it. A lease that ran
-// out can be renewed until somebody takes it.
+// out can be renewed until somebody takes it, or, where targets know of it, for
+// as long again as it lasted.
 //
 // Errors: lease_lost, lease_closing, lease_expired when it reached its
 // MaxHold, fence_conflict, fence_foreign. After any of them the holder must

@@ -177,6 +177,10 @@ func (s *Service) drained(ctx context.Context, l *store.Lease, most time.Duratio
 		moved, leave := s.watch.of(l.Resource)
 		row, now, err := s.look(ctx, l.Resource)
 		left := min(row.Expires.Sub(now), time.Until(end))
+		if err != nil && ctx.Err() != nil {
+			leave()
+			return row, false, leftBehind(err)
+		}
 		if err != nil || row.Epoch != l.Epoch || left <= 0 {
 			leave()
 			return row, err == nil && row.Epoch != l.Epoch, err
@@ -184,11 +188,16 @@ func (s *Service) drained(ctx context.Context, l *store.Lease, most time.Duratio
 		err = pause(ctx, moved, min(pollEvery, left))
 		leave()
 		if err != nil {
-			return row, false, &headgate.Error{
-				Code: headgate.CodeCanceled, Outcome: headgate.Applied, Err: err,
-				Detail: "The gate is closed; the lease ends when it is released or runs out.",
-			}
+			return row, false, leftBehind(err)
 		}
+	}
+}
+
+// leftBehind is the answer to a caller that went away while the holder drained.
+func leftBehind(err error) error {
+	return &headgate.Error{
+		Code: headgate.CodeCanceled, Outcome: headgate.Applied, Err: err,
+		Detail: "The gate is closed; the lease ends when it is released or runs out.",
 	}
 }
 

@@ -233,6 +233,8 @@ func (n *run) take(lanes context.Context, c *Change) error {
 	case Beat:
 		n.tracker.beat(c.Mark)
 		n.shelf.present()
+	case Stage:
+		n.tracker.beat(c.Mark)
 	case Present:
 		n.shelf.present()
 	}

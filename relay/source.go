@@ -61,6 +61,9 @@ const (
 	Commit
 	// Idle says that the log holds nothing more for us before Position.
 	Idle
+	// Stage is a mark in the midst of what the session before had in flight: unlike
+	// Beat it says nothing of what may be read again.
+	Stage
 	// Present says that the log was read to where it ended when the session
 	// began. Before it, or the first mark, nothing that was set aside is read
 	// again: what the session before had in flight may stand before it.

@@ -34,6 +34,8 @@ type Target struct {
 	// Rest returns, once no writer lives, what tells how much of the log is not
 	// confirmed yet.
 	Rest func() func() int64
+	// Aside counts the rows that are set aside.
+	Aside func() int
 }
 
 // Points are the named points of relay.Config.Fault.
@@ -54,8 +56,8 @@ type Killing struct {
 	Durability   broker.Durability
 	// Tell makes nodes tell of their relay on their output.
 	Tell bool
-	// Slow gives the writer a rate far below what it writes, so that rows are set
-	// aside, until it was killed for good.
+	// Slow gives the writer a rate far below what it writes, so that most rows are
+	// set aside, until it was killed for good.
 	Slow bool
 
 	kills                map[string]int
@@ -292,8 +294,14 @@ func (h *Killing) LoseNothing(kills int) {
 	}
 	h.T.Logf("seed %d: HEADGATE_KILL_SEED=%d repeats the schedule", seed, seed)
 	h.rng = rand.New(rand.NewPCG(seed, 5))
+	if h.Slow {
+		h.Points = append(h.Points, "before aside", "after aside")
+	}
 	h.StartNode("")
 	h.StartWriter()
+	if h.Slow {
+		Until(h.T, "rows are set aside", func() bool { return h.Aside() > 50 })
+	}
 	for range kills {
 		h.once()
 	}
@@ -311,6 +319,9 @@ func (h *Killing) Finish() Verdict {
 	h.kill(h.writer)
 	rest := h.Rest()
 	if h.Slow {
+		log := rest
+		rest = func() int64 { return log() + int64(h.Aside()) }
+		h.T.Logf("%d rows are set aside in the end", h.Aside())
 		h.kill(h.node)
 		h.Slow = false
 		h.StartNode("")

@@ -57,6 +57,8 @@ const (
 	Early Variant = "confirms what it only received"
 	Muted Variant = "never confirms"
 	Hasty Variant = "ends without handing over"
+	// Forgetful needs Slow.
+	Forgetful Variant = "does not keep what is set aside"
 )
 
 // process is what one started process is.
@@ -121,7 +123,11 @@ func (p process) node(ctx context.Context, d Database) error {
 		return err
 	}
 	defer br.Close(ctx)
-	inside, err := assemble(ctx, st, br, time.Now)
+	var inside *parts
+	err = patiently(func() (err error) {
+		inside, err = assemble(ctx, st, br, time.Now)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -133,7 +139,7 @@ func (p process) node(ctx context.Context, d Database) error {
 	}
 	who, inFlight := orders(), 0
 	if p.Slow {
-		who.Roots.Rate, who.Roots.Burst, inFlight = 100, 10, 64
+		who.Roots.Rate, who.Roots.Burst, inFlight = 5, 5, 64 // less than is written on the slowest machine
 	}
 	r, err := relay.New(relay.Config{
 		Name: "orders", Source: p.Variant.of(src), Admit: inside.Door, Keep: inside.Quarantine, Fault: fault, Broker: br, Streams: []string{topology.DefaultStream},
@@ -190,9 +196,10 @@ func tell(r *relay.Relay) {
 
 func (v Variant) of(src relay.Source) relay.Source {
 	wrap := map[Variant]func(relay.Session) relay.Session{
-		Early: func(s relay.Session) relay.Session { return early{s} },
-		Muted: func(s relay.Session) relay.Session { return mute{hasty{s}} },
-		Hasty: func(s relay.Session) relay.Session { return hasty{s} },
+		Early:     func(s relay.Session) relay.Session { return early{s} },
+		Muted:     func(s relay.Session) relay.Session { return mute{hasty{s}} },
+		Hasty:     func(s relay.Session) relay.Session { return hasty{s} },
+		Forgetful: func(s relay.Session) relay.Session { return forgetful{s, s.(relay.Aside)} },
 	}[v]
 	if wrap == nil {
 		return src
@@ -235,20 +242,33 @@ func (p process) broker(ctx context.Context) (broker.Broker, error) {
 	if p.NATS != "" {
 		cfg = natsbroker.Config{URL: p.NATS, Prefix: p.Prefix, Durability: p.Durability}
 	}
-	br, err := natsbroker.Open(ctx, cfg)
-	// What starts nodes anew in earnest does so until the server answers.
-	for late := time.After(time.Minute); headgate.CodeOf(err) == headgate.CodeUnavailable; br, err = natsbroker.Open(ctx, cfg) {
-		select {
-		case <-late:
-			return nil, err
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+	var br *natsbroker.Broker
+	err := patiently(func() (err error) {
+		br, err = natsbroker.Open(ctx, cfg)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	_, err = br.Ensure(ctx, []broker.StreamSpec{{Name: topology.DefaultStream, Partitions: Partitions}})
+	err = patiently(func() error {
+		_, err := br.Ensure(ctx, []broker.StreamSpec{{Name: topology.DefaultStream, Partitions: Partitions}})
+		return err
+	})
 	return br, err
+}
+
+// patiently tries until the server answers, as what starts nodes anew in earnest
+// does.
+func patiently(try func() error) error {
+	err := try()
+	for late := time.After(time.Minute); headgate.CodeOf(err) == headgate.CodeUnavailable; err = try() {
+		select {
+		case <-late:
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return err
 }
 
 // writer writes business rows and their events, one key for each of its

@@ -254,6 +254,11 @@ func HastyEnd(src relay.Source) relay.Source {
 	return Wrapped{src, func(s relay.Session) relay.Session { return hasty{s} }}
 }
 
+// TooEarly is a source whose sessions confirm and prove what was only received.
+func TooEarly(src relay.Source) relay.Source {
+	return Wrapped{src, func(s relay.Session) relay.Session { return early{s} }}
+}
+
 type mute struct{ relay.Session }
 
 func (mute) Confirm(relay.Position) {}
@@ -277,7 +282,7 @@ func (e early) Receive(ctx context.Context) ([]relay.Change, error) {
 		if c.Position > 0 {
 			e.Confirm(c.Position)
 		}
-		if c.Kind == relay.Beat {
+		if c.Kind == relay.Beat || c.Kind == relay.Stage {
 			if err := e.Session.Prove(ctx, c.Mark); err != nil {
 				return nil, err
 			}
@@ -287,3 +292,11 @@ func (e early) Receive(ctx context.Context) ([]relay.Change, error) {
 }
 
 func (early) Prove(context.Context, relay.Mark) error { return nil }
+
+// forgetful says that it keeps what is set aside.
+type forgetful struct {
+	relay.Session
+	relay.Aside
+}
+
+func (forgetful) SaveAside(context.Context, []relay.AsidePage) error { return nil }

@@ -174,15 +174,25 @@ func (x *session) maintain(ctx context.Context) (dropped []string, err error) {
 	return dropped, err
 }
 
-// repairMark is the number of the mark that ends a repair. It never comes from
-// the log: numbers of heartbeats are positive.
-const repairMark = -1
+// Numbers of the marks that end a repair and a part of it. They never come from
+// the log: those of heartbeats are positive.
+const (
+	repairMark = -1
+	partMark   = -2
+)
 
 // Prove implements [relay.Session]. The number is taken as it is, not when it is
 // greater: one that somebody had forged does not stay.
 func (x *session) Prove(ctx context.Context, m relay.Mark) error {
+	if m.Number == partMark {
+		return x.noteProgress(ctx, m)
+	}
+	also := ""
+	if m.Number == repairMark && x.revision >= progressRevision {
+		also = `WITH gone AS (DELETE FROM headgate.relay_repair r USING headgate.relay_state s WHERE r.slot = $1 AND s.slot = $1 AND s.epoch = $2)`
+	}
 	x.sqlMu.Lock()
-	tag, err := x.sql.Exec(ctx, `
+	tag, err := x.sql.Exec(ctx, also+`
 		UPDATE headgate.relay_state SET proven_snapshot = $3::pg_snapshot, proven = clock_timestamp(), proven_beat = CASE WHEN $4::bigint > 0 THEN $4 ELSE proven_beat END
 		WHERE slot = $1 AND epoch = $2`, x.slot, x.epoch, m.Text, m.Number)
 	x.sqlMu.Unlock()

@@ -21,7 +21,7 @@ const SchemaVersion = 1
 // Revision is that of the functions beside them, raised with every change of
 // what Install makes. Relays and writers of every revision work with those of
 // every other; [Install] brings a database up to it.
-const Revision = 5
+const Revision = 6
 
 // Publication is the name of the publication that the relay reads.
 const Publication = "headgate_outbox"
@@ -32,6 +32,8 @@ var (
 	schema string
 	//go:embed aside.sql
 	aside string
+	//go:embed repair.sql
+	repairs string
 	//go:embed functions.sql
 	functions string
 	//go:embed upgrade.sql
@@ -80,7 +82,7 @@ func (o InstallOptions) script(database string, server int) (main, slot string, 
 	}
 	var b strings.Builder
 	b.WriteString("BEGIN;\n\n")
-	b.WriteString(schema + "\n" + aside + "\n" + functions)
+	b.WriteString(schema + "\n" + aside + "\n" + repairs + "\n" + functions)
 	fmt.Fprintf(&b, "\nINSERT INTO headgate.installation (version, revision, slot, system_id)\n  SELECT %d, %d, '%s', system_identifier::text FROM pg_control_system();\n", SchemaVersion, Revision, name)
 	fmt.Fprintf(&b, "INSERT INTO headgate.relay_state (slot) VALUES ('%s');\nSELECT headgate.maintain('1 day');\n", name)
 	b.WriteString(o.grants() + "\nCOMMIT;\n\n")
@@ -159,7 +161,7 @@ func (o InstallOptions) extend(ctx context.Context, conn *pgx.Conn, have install
 	}
 	var b strings.Builder
 	if have.revision < Revision {
-		b.WriteString(upgrade + "\n" + aside + "\n" + functions)
+		b.WriteString(upgrade + "\n" + aside + "\n" + repairs + "\n" + functions)
 		fmt.Fprintf(&b, "\nUPDATE headgate.installation SET revision = %d;\n", Revision)
 	}
 	if o.Slot != "" && o.Slot != have.slot {

@@ -96,6 +96,44 @@ func TestTrap09KilledAmongRowsOfOnePosition(t *testing.T) {
 	}
 }
 
+// The process is killed again and again while it reads rows from the table, and
+// others are written: each repair goes on where the last one was, and nothing is
+// missing, doubled or out of order.
+func TestRepairsThatAreKilledLoseNothing(t *testing.T) {
+	t.Parallel() // it has servers of its own
+	kills := 3
+	if relaytest.Campaign() {
+		kills = 100
+	}
+	h := newKilling(t)
+	h.Apart()
+	rows := 5000 * (kills + 1)
+	pgtest.Exec(t, h.Place, fmt.Sprintf(`INSERT INTO public.orders SELECT i %% 97 + 100, i FROM generate_series(1, %d) i;
+		SELECT headgate.emit('order.placed', jsonb_build_object('n', i), 'k' || i %% 97 + 100) FROM generate_series(1, %d) i;
+		UPDATE headgate.relay_state SET repair = 'a test'`, rows, rows))
+	h.StartWriter()
+	went := 0
+	for i := range kills {
+		h.StartNode(fmt.Sprint(relaytest.AtRow, ":", 5000+i*311%1000))
+		h.AwaitEnd(time.Minute)
+		if !h.Killed() {
+			t.Fatal("the process was not killed by itself")
+		}
+		if at := pgtest.Exec(t, h.Place, `SELECT seq FROM headgate.relay_repair`); len(at) == 1 {
+			went = max(went, atoi(at[0][0]))
+		}
+	}
+	h.StartNode("")
+	v := h.Finish()
+	t.Logf("of %d rows %d were noted as done when the last one was killed: %+v", rows, went-1, v)
+	if v.Stored < rows || v.Faults() > 0 {
+		t.Errorf("%+v", v)
+	}
+	if went <= 5000 {
+		t.Errorf("the repairs came to row %d", went-1)
+	}
+}
+
 // A process is killed when the broker has everything and the database was told
 // of nothing: the next one submits it all again, and nothing is stored twice.
 func TestTrap02KilledBetweenAckAndConfirm(t *testing.T) {

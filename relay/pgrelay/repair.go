@@ -2,6 +2,8 @@ package pgrelay
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -16,20 +18,42 @@ const (
 	repairBytes  = 4 << 20
 )
 
+// progressRevision is the first revision of what is installed that has a place
+// for the progress of a repair.
+const progressRevision = 6
+
+// stretch is what one pass of a repair reads: the rows whose transactions ended
+// between two snapshots, from a number on.
+type stretch struct {
+	since     *string // nil: the whole table
+	until     string
+	low, high int64
+}
+
 // repair hands out the rows whose transactions are not visible in the proven
 // snapshot, in the order of their numbers, until a pass was not overtaken by
 // the slot being advanced. The slot exists before the pass looks at the table,
-// so that every later commit is in the stream.
+// so that every later commit is in the stream. A pass that was broken off goes on
+// where it was; the slot was advanced since it began, so that another follows.
 func (x *session) repair(ctx context.Context) error {
-	if x.advanced.Swap(false) {
-		x.cfg.Log.DebugContext(ctx, "outbox slot was advanced before the repair", "slot", x.slot)
+	p, err := x.brokenOff(ctx)
+	if err != nil {
+		return err
 	}
 	for {
-		next, err := x.pass(ctx, x.snapshot)
-		if err != nil {
+		old := p != nil
+		if !old {
+			if x.advanced.Swap(false) {
+				x.cfg.Log.DebugContext(ctx, "outbox slot was advanced before the repair", "slot", x.slot)
+			}
+			if p, err = x.nextPass(ctx); err != nil {
+				return err
+			}
+		}
+		if err := x.pass(ctx, p); err != nil {
 			return err
 		}
-		if err := x.push(ctx, relay.Change{Kind: relay.Beat, Mark: relay.Mark{Number: repairMark, Text: next}}); err != nil {
+		if err := x.push(ctx, relay.Change{Kind: relay.Beat, Mark: relay.Mark{Number: repairMark, Text: p.until}}); err != nil {
 			return err
 		}
 		select {
@@ -37,7 +61,10 @@ func (x *session) repair(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		x.snapshot = &next
+		x.snapshot, p = &p.until, nil
+		if old {
+			continue
+		}
 		done, err := x.endRepair(ctx)
 		if err != nil {
 			return err
@@ -46,6 +73,41 @@ func (x *session) repair(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// brokenOff returns what is left of a pass that another session began; nil:
+// nothing is.
+func (x *session) brokenOff(ctx context.Context) (*stretch, error) {
+	if x.revision < progressRevision {
+		return nil, nil
+	}
+	x.sqlMu.Lock()
+	defer x.sqlMu.Unlock()
+	p := &stretch{since: x.snapshot}
+	err := x.sql.QueryRow(ctx, `
+		SELECT r.until::text, r.seq, (SELECT coalesce(max(o.seq), -1) FROM headgate.outbox o) FROM headgate.relay_repair r
+		WHERE r.slot = $1 AND r.system_id = $2 AND r.since::text IS NOT DISTINCT FROM $3
+		  AND pg_snapshot_xmax(r.until) <= pg_snapshot_xmax(pg_current_snapshot())`, x.slot, x.systemID, x.snapshot).Scan(&p.until, &p.low, &p.high)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, sqlError("reading the progress of the repair", err)
+	}
+	x.cfg.Log.InfoContext(ctx, "outbox repair goes on where it was broken off", "slot", x.slot, "row", p.low)
+	return p, nil
+}
+
+// nextPass begins a pass at the present.
+func (x *session) nextPass(ctx context.Context) (*stretch, error) {
+	p := &stretch{since: x.snapshot}
+	x.sqlMu.Lock()
+	defer x.sqlMu.Unlock()
+	err := x.sql.QueryRow(ctx, `SELECT pg_current_snapshot()::text, coalesce(min(seq), 0), coalesce(max(seq), -1) FROM headgate.outbox`).Scan(&p.until, &p.low, &p.high)
+	if err != nil {
+		return nil, sqlError("reading the outbox", err)
+	}
+	return p, nil
 }
 
 // endRepair clears the reason, unless the slot was advanced since the pass began.
@@ -63,39 +125,80 @@ func (x *session) endRepair(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// pass hands out the rows between two snapshots and returns the later one. The
-// queries are short, so that no old snapshot holds back the vacuum.
-func (x *session) pass(ctx context.Context, since *string) (string, error) {
-	var now string
-	var low, high int64
-	x.sqlMu.Lock()
-	err := x.sql.QueryRow(ctx, `SELECT pg_current_snapshot()::text, coalesce(min(seq), 0), coalesce(max(seq), -1) FROM headgate.outbox`).Scan(&now, &low, &high)
-	x.sqlMu.Unlock()
-	if err != nil {
-		return "", sqlError("reading the outbox", err)
-	}
-	if err := x.push(ctx, relay.Change{Kind: relay.Begin}); err != nil {
-		return "", err
-	}
-	for ; low <= high; low += repairWindow {
-		if err := x.window(ctx, low, low+repairWindow, since, now); err != nil {
-			return "", err
+// pass hands out the rows of a stretch. The queries are short, so that no old
+// snapshot holds back the vacuum. Where parts of it end is noted when they are
+// done.
+func (x *session) pass(ctx context.Context, p *stretch) error {
+	for low := p.low; low <= p.high; low += repairWindow {
+		if err := x.push(ctx, relay.Change{Kind: relay.Begin}); err != nil {
+			return err
+		}
+		some, err := x.window(ctx, low, low+repairWindow, p)
+		if err != nil {
+			return err
+		}
+		if some && x.revision >= progressRevision {
+			mark := relay.Mark{Number: partMark, Text: p.part(low + repairWindow)}
+			if err := x.push(ctx, relay.Change{Kind: relay.Stage, Mark: mark}); err != nil {
+				return err
+			}
+		}
+		if err := x.push(ctx, relay.Change{Kind: relay.Commit}); err != nil {
+			return err
 		}
 	}
-	return now, x.push(ctx, relay.Change{Kind: relay.Commit})
+	return nil
+}
+
+// part is the text of a mark: the stretch, and before which number it is done.
+func (p *stretch) part(before int64) string {
+	since := "-"
+	if p.since != nil {
+		since = *p.since
+	}
+	return fmt.Sprintf("%s %s %d", since, p.until, before)
+}
+
+// noteProgress keeps how far a pass is done.
+func (x *session) noteProgress(ctx context.Context, m relay.Mark) error {
+	var text, until string
+	var before int64
+	if _, err := fmt.Sscan(m.Text, &text, &until, &before); err != nil {
+		return fmt.Errorf("pgrelay: the mark %q cannot be read: %w", m.Text, err)
+	}
+	var since *string
+	if text != "-" {
+		since = &text
+	}
+	x.sqlMu.Lock()
+	defer x.sqlMu.Unlock()
+	tag, err := x.sql.Exec(ctx, `
+		INSERT INTO headgate.relay_repair AS r (slot, system_id, since, until, seq)
+		SELECT s.slot, $3, $4::pg_snapshot, $5::pg_snapshot, $6 FROM headgate.relay_state s WHERE s.slot = $1 AND s.epoch = $2 FOR SHARE
+		ON CONFLICT (slot) DO UPDATE SET system_id = $3, since = $4::pg_snapshot, until = $5::pg_snapshot, seq = $6`,
+		x.slot, x.epoch, x.systemID, since, until, before)
+	if err != nil {
+		return sqlError("noting the progress of the repair", err)
+	}
+	if tag.RowsAffected() == 0 {
+		return errSuperseded
+	}
+	return nil
 }
 
 // between selects the rows whose transactions ended between two snapshots.
 const between = `seq >= $1 AND seq < $2 AND ($3::text IS NULL OR NOT pg_visible_in_snapshot(xid, $3::pg_snapshot)) AND pg_visible_in_snapshot(xid, $4::pg_snapshot)`
 
-// window hands out the rows from a sequence number to before another.
-func (x *session) window(ctx context.Context, from, before int64, since *string, now string) error {
+// window hands out the rows of a stretch from a sequence number to before
+// another, and reports whether there are any.
+func (x *session) window(ctx context.Context, from, before int64, p *stretch) (some bool, err error) {
 	x.sqlMu.Lock()
-	sizes, err := readSizes(ctx, x.sql, from, before, since, now)
+	sizes, err := readSizes(ctx, x.sql, from, before, p.since, p.until)
 	x.sqlMu.Unlock()
 	if err != nil {
-		return err
+		return false, err
 	}
+	some = len(sizes) > 0
 	for len(sizes) > 0 {
 		n, bytes := 1, sizes[0].bytes
 		for n < len(sizes) && bytes+sizes[n].bytes <= repairBytes {
@@ -103,20 +206,20 @@ func (x *session) window(ctx context.Context, from, before int64, since *string,
 			n++
 		}
 		x.sqlMu.Lock()
-		rows, err := readRows(ctx, x.sql, between, sizes[0].seq, sizes[n-1].seq+1, since, now)
+		rows, err := readRows(ctx, x.sql, between, sizes[0].seq, sizes[n-1].seq+1, p.since, p.until)
 		x.sqlMu.Unlock()
 		if err != nil {
-			return err
+			return false, err
 		}
 		for i, row := range rows {
 			rows[i] = nil // it is the relay's now, and may be gone before the last is
 			if err := x.push(ctx, relay.Change{Kind: relay.Insert, Row: row}); err != nil {
-				return err
+				return some, err
 			}
 		}
 		sizes = sizes[n:]
 	}
-	return nil
+	return some, nil
 }
 
 // rowSize says how much a row has. What is stored out of line is not read for it.

@@ -138,7 +138,12 @@ func (x *session) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err = x.sql.Exec(ctx, `UPDATE headgate.relay_state SET system_id = $2, timeline = $3, stopped_lsn = NULL WHERE slot = $1 AND epoch = $4`,
+	// A snapshot of another server means nothing here, also to the next session
+	// when this one's repair is broken off.
+	_, err = x.sql.Exec(ctx, `
+		UPDATE headgate.relay_state SET system_id = $2, timeline = $3, stopped_lsn = NULL,
+		       proven_snapshot = CASE WHEN coalesce(system_id, $2) = $2 THEN proven_snapshot END
+		WHERE slot = $1 AND epoch = $4`,
 		x.slot, x.systemID, x.timeline, x.epoch)
 	if err != nil {
 		return sqlError("noting the session", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math/bits"
 	"os"
 	"path/filepath"
 	"strings"
@@ -87,6 +88,16 @@ func newKilling(t *testing.T) *relaytest.Killing {
 			end := value[int64](t, db, `SELECT coalesce(max(seq), 0) FROM headgate_outbox_rows`)
 			return func() int64 { return end - value[int64](t, db, `SELECT confirmed FROM headgate_outbox_state`) }
 		},
+		Aside: func() (n int) {
+			pages, err := readAside(context.Background(), db)
+			must(t, err)
+			for _, p := range pages {
+				for _, b := range p.Bits {
+					n += bits.OnesCount8(b)
+				}
+			}
+			return n
+		},
 	})
 }
 
@@ -96,7 +107,48 @@ func TestKillsLoseNothing(t *testing.T) {
 	if relaytest.Campaign() {
 		kills = 500
 	}
-	newKilling(t).LoseNothing(kills)
+	h := newKilling(t)
+	h.Slow = true
+	h.LoseNothing(kills)
+}
+
+// The same with the broker in a process of its own, which dies as well, while
+// node and writer live on.
+func TestKillsOfTheBrokerLoseNothing(t *testing.T) {
+	t.Parallel() // it waits for processes of its own
+	kills := 12
+	if relaytest.Campaign() {
+		kills = 500
+	}
+	h := newKilling(t)
+	h.Apart()
+	h.LoseNothing(kills)
+}
+
+// A node that does not keep what it sets aside loses that when it dies, which is
+// seen.
+func TestKillsCatchForgettingWhatIsSetAside(t *testing.T) {
+	t.Parallel() // it waits for processes of its own
+	h := newKilling(t)
+	h.Slow, h.Variant = true, relaytest.Forgetful
+	h.StartWriter()
+	db := open(t, h.Place)
+	const rows = 300 // those of a minute
+	relaytest.Until(t, "enough is written", func() bool {
+		return value[int64](t, db, `SELECT coalesce(max(seq), 0) FROM headgate_outbox_rows`) > rows
+	})
+	h.KillWriter()
+	h.StartNode("")
+	relaytest.Until(t, "rows that wait for their rate are passed", func() bool {
+		return value[int64](t, db, `SELECT confirmed FROM headgate_outbox_state`) >= rows
+	})
+	h.KillNode()
+	h.Variant = relaytest.Right
+	h.StartNode("")
+	v := h.Finish()
+	if t.Logf("%+v", v); v.Missing == 0 {
+		t.Errorf("nothing is missing: the harness cannot see it: %+v", v)
+	}
 }
 
 // behindStall lets the broker stand still while rows go on being written, until

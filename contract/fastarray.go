@@ -29,23 +29,8 @@ func (s *fastState) arrayValue(i int32, at int) int {
 			return bad
 		}
 		count++
-		var known *classMasks
-		if a.group != nil {
-			known = s.masks(a.group, start, p)
-		}
-		for k := range counts {
-			if known != nil {
-				bit := uint64(1) << (k & 63)
-				if known.yes[k>>6]&bit != 0 {
-					counts[k]++
-				}
-				if (known.yes[k>>6]|known.no[k>>6])&bit != 0 {
-					continue
-				}
-			}
-			if s.try(a.contains[k].value, start) {
-				counts[k]++
-			}
+		if len(counts) > 0 {
+			s.search(a, counts, start, p)
 		}
 		if p < len(text) && text[p] <= ' ' {
 			p = skipSpace(text, p)
@@ -81,6 +66,29 @@ func (s *fastState) arrayValue(i int32, at int) int {
 		return bad
 	}
 	return end
+}
+
+// search counts the item between at and end for the schemas that the array is
+// searched for.
+func (s *fastState) search(a *fastArray, counts []containsCount, at, end int) {
+	var known *classMasks
+	if a.group != nil {
+		known = s.masks(a.group, at, end)
+	}
+	for k := range counts {
+		if known != nil {
+			bit := uint64(1) << (k & 63)
+			if known.yes[k>>6]&bit != 0 {
+				counts[k]++
+			}
+			if (known.yes[k>>6]|known.no[k>>6])&bit != 0 {
+				continue
+			}
+		}
+		if s.try(a.contains[k].value, at) {
+			counts[k]++
+		}
+	}
 }
 
 // masks returns those of the scalar between at and end; nil for what is none.

@@ -257,13 +257,14 @@ func (c *fastCompiler) str(set, all schemaSet) int32 {
 	if !asked && !s.after.any {
 		return free
 	}
-	s.classes = c.classes(set, len(s.formats)+len(s.patterns), s.after)
+	s.classes = c.classes(set, s.after)
 	return c.addString(s)
 }
 
-// classes returns the classes of the scalars under a set, where that is more
-// than some comparisons and tests.
-func (c *fastCompiler) classes(set schemaSet, asked int, after fastAfter) *classes {
+// classes returns the classes of the scalars under a set, where many branches
+// are left to try.
+func (c *fastCompiler) classes(set schemaSet, after fastAfter) *classes {
+	asked := 0
 	for i := range after.tests {
 		asked += len(after.tests[i].branches)
 	}
@@ -285,7 +286,7 @@ func (c *fastCompiler) classes(set schemaSet, asked int, after fastAfter) *class
 }
 
 func (c *fastCompiler) addString(s fastString) int32 {
-	return addShared(c, &c.p.strings, s, s.after.any || s.classes != nil)
+	return addShared(c, &c.p.strings, s, s.after.any)
 }
 
 // addShared appends an entry to a table, or returns the equal one that is there:

@@ -49,12 +49,12 @@ func (c *fastCompiler) number(set, all schemaSet) int32 {
 	if !asked && !r.after.any {
 		return free
 	}
-	r.classes = c.classes(set, len(r.bounds)+len(r.multiples), r.after)
+	r.classes = c.classes(set, r.after)
 	return c.addNumber(r)
 }
 
 func (c *fastCompiler) addNumber(r fastNumber) int32 {
-	return addShared(c, &c.p.numbers, r, r.after.any || r.classes != nil)
+	return addShared(c, &c.p.numbers, r, r.after.any)
 }
 
 // small returns the number as an int64 if it is one of at most 18 digits.

@@ -134,8 +134,8 @@ type fastString struct {
 	maxLength int // or the greatest int
 	formats   []*format
 	patterns  []*bytePattern
-	classes   *classes // where they decide, nothing else is asked
 	after     fastAfter
+	classes   *classes // that decide instead of after, where they are not open
 }
 
 type fastNumber struct {
@@ -145,8 +145,8 @@ type fastNumber struct {
 	integer   bool
 	bounds    []fastBound
 	multiples []multiple
-	classes   *classes // where they decide, nothing else is asked
 	after     fastAfter
+	classes   *classes // that decide instead of after, where they are not open
 }
 
 // maxWhy bounds the places that the reason for a hybrid lists.

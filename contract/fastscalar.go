@@ -34,21 +34,9 @@ func (s *fastState) stringValue(i int32, at int) int {
 	}
 	r := &s.p.strings[i]
 	mark := len(s.scratch)
-	if r.classes != nil {
-		content := s.unescape(at, end, saw)
-		s.steps++
-		verdict := r.classes.ofText(r.classes.text(content, func() int { return s.runes(content, saw) }))
-		s.scratch = s.scratch[:mark]
-		switch {
-		case verdict&classAccepted != 0:
-			return end
-		case verdict&classRefused != 0:
-			return bad
-		}
-	}
 	ok := s.stringFits(r, s.unescape(at, end, saw), saw)
 	s.scratch = s.scratch[:mark]
-	if !ok || r.after.any && !s.after(&r.after, at, end) {
+	if !ok || r.after.any && !s.textAfter(r, at, end, saw) {
 		return bad
 	}
 	return end
@@ -68,7 +56,11 @@ func (s *fastState) stringFits(r *fastString, content []byte, saw uint8) bool {
 		}
 	}
 	if len(content) < r.minLength || len(content) > r.maxLength || r.minLength > 0 && saw&(sawWide|sawEscape) != 0 {
-		if n := s.runes(content, saw); n < r.minLength || n > r.maxLength {
+		n := len(content)
+		if saw != 0 {
+			n = s.runes(content)
+		}
+		if n < r.minLength || n > r.maxLength {
 			return false
 		}
 	}
@@ -81,15 +73,44 @@ func (s *fastState) stringFits(r *fastString, content []byte, saw uint8) bool {
 }
 
 // runes counts the code points of the string that was scanned last.
-func (s *fastState) runes(content []byte, saw uint8) int {
-	if saw == 0 {
-		return len(content)
-	}
+func (s *fastState) runes(content []byte) int {
 	if s.last.runes < 0 {
 		s.last.runes = utf8.RuneCount(content)
 		s.steps += len(content) >> 5
 	}
 	return s.last.runes
+}
+
+// textAfter is after for the string that was scanned last: its class decides,
+// where it is not open.
+func (s *fastState) textAfter(r *fastString, at, end int, saw uint8) bool {
+	if r.classes != nil {
+		s.steps++
+		mark := len(s.scratch)
+		content := s.unescape(at, end, saw)
+		verdict := r.classes.ofText(r.classes.text(content, func() int {
+			if saw == 0 {
+				return len(content)
+			}
+			return s.runes(content)
+		}))
+		s.scratch = s.scratch[:mark]
+		if verdict&(classAccepted|classRefused) != 0 {
+			return verdict&classAccepted != 0
+		}
+	}
+	return s.after(&r.after, at, end)
+}
+
+// numberAfter is textAfter for the number between at and end.
+func (s *fastState) numberAfter(r *fastNumber, at, end int) bool {
+	if r.classes != nil {
+		s.steps += 1 + (end-at)>>4
+		if verdict := r.classes.numbers[r.classes.number(s.text[at:end])]; verdict&(classAccepted|classRefused) != 0 {
+			return verdict&classAccepted != 0
+		}
+	}
+	return s.after(&r.after, at, end)
 }
 
 // affords pays for a match of a text of n bytes before it is done. What costs
@@ -113,16 +134,7 @@ func (s *fastState) numberValue(i int32, at int) int {
 		return end
 	}
 	r := &s.p.numbers[i]
-	if r.classes != nil {
-		s.steps += 1 + (end-at)>>4
-		switch verdict := r.classes.numbers[r.classes.number(s.text[at:end])]; {
-		case verdict&classAccepted != 0:
-			return end
-		case verdict&classRefused != 0:
-			return bad
-		}
-	}
-	if !s.numberFits(r, s.text[at:end], plain) || r.after.any && !s.after(&r.after, at, end) {
+	if !s.numberFits(r, s.text[at:end], plain) || r.after.any && !s.numberAfter(r, at, end) {
 		return bad
 	}
 	return end

@@ -135,7 +135,13 @@ func isIPvFuture(s string) bool {
 
 // uriChars checks for characters of the classes and for percent-encoded ones.
 func uriChars(s string, classes uint8) bool {
-	for i := 0; i < len(s); i++ {
+	i := 0
+	for ; i+4 <= len(s); i += 4 { // most have no escape
+		if uriClasses[s[i]]&classes == 0 || uriClasses[s[i+1]]&classes == 0 || uriClasses[s[i+2]]&classes == 0 || uriClasses[s[i+3]]&classes == 0 {
+			break
+		}
+	}
+	for ; i < len(s); i++ {
 		if uriClasses[s[i]]&classes != 0 {
 			continue
 		}

@@ -11,6 +11,10 @@
 // before does not run the function. Events that the function emits are children
 // of the delivery.
 //
+// [DoBatch] handles many deliveries in one transaction, all or none.
+//
+// [DoBatch] handles many deliveries in one transaction, all or none.
+//
 // [Once] is for an effect outside of the database. It claims the event, does
 // the effect under a key that stays the same, and records what it gave.
 //

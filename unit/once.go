@@ -46,7 +46,10 @@ func Once[T any](ctx context.Context, db DB[T], d Delivery, e Effect[T]) (Result
 	effect, cancel := context.WithTimeout(ctx, ttl) // from before the claim: never longer than it
 	defer cancel()
 	var c inbox.Claim
-	err := run(ctx, db, d, nil, func(_ T, in inbox.Tx, _ outbox.Tx) (err error) {
+	if err := d.Check(); err != nil {
+		return Result{}, err
+	}
+	err := run(ctx, db, d.unnoted(), func(_ T, in inbox.Tx, _ outbox.Tx) (err error) {
 		c, err = in.Claim(ctx, d.Receipt, ttl)
 		return err
 	})
@@ -85,7 +88,7 @@ func Once[T any](ctx context.Context, db DB[T], d Delivery, e Effect[T]) (Result
 func record[T any](ctx context.Context, db DB[T], d Delivery, e Effect[T], claim string, value []byte) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
-	return run(ctx, db, d, nil, func(tx T, in inbox.Tx, out outbox.Tx) error {
+	return run(ctx, db, d.unnoted(), func(tx T, in inbox.Tx, out outbox.Tx) error {
 		if err := in.Finish(ctx, d.Receipt, claim, value); err != nil {
 			return err
 		}
@@ -99,5 +102,8 @@ func record[T any](ctx context.Context, db DB[T], d Delivery, e Effect[T], claim
 func release[T any](ctx context.Context, db DB[T], d Delivery, claim string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
-	return run(ctx, db, d, nil, func(_ T, in inbox.Tx, _ outbox.Tx) error { return in.Release(ctx, d.Receipt, claim) })
+	return run(ctx, db, d.unnoted(), func(_ T, in inbox.Tx, _ outbox.Tx) error { return in.Release(ctx, d.Receipt, claim) })
 }
+
+// unnoted is how a transaction begins that does not note the event.
+func (d Delivery) unnoted() Opening { return Opening{Fence: d.Fence, Cause: d.Cause} }

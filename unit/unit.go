@@ -73,6 +73,10 @@ type DB[T any] interface {
 	Seal(ctx context.Context, f fence.Fence) error
 	// Ports returns the transaction as inbox and outbox.
 	Ports(tx T) (inbox.Tx, outbox.Tx)
+	// Receive notes an event within a transaction, and makes the receipt's cause,
+	// or none, that of what the transaction emits from here on. False: the event
+	// was handled before.
+	Receive(ctx context.Context, tx T, r inbox.Receipt) (bool, error)
 	// Again reports whether the database asks to run the transaction again. It
 	// never does for a refused fence.
 	Again(err error) bool
@@ -102,7 +106,11 @@ var ErrDuplicate = errors.New("unit: the event was handled before")
 // which are final; invalid_argument and too_old of the receipt; conflict for an
 // event that [Once] claimed; unavailable with the outcome unknown; the driver's.
 func Do[T any](ctx context.Context, db DB[T], d Delivery, fn func(ctx context.Context, tx T, out outbox.Tx) error) (Result, error) {
-	err := run(ctx, db, d, &d.Receipt, func(tx T, _ inbox.Tx, out outbox.Tx) error { return fn(ctx, tx, out) })
+	if err := d.Check(); err != nil {
+		return Result{}, err
+	}
+	o := Opening{Fence: d.Fence, Cause: d.Cause, Receive: &d.Receipt}
+	err := run(ctx, db, o, func(tx T, _ inbox.Tx, out outbox.Tx) error { return fn(ctx, tx, out) })
 	if errors.Is(err, ErrDuplicate) {
 		return Result{Duplicate: true}, nil
 	}
@@ -110,14 +118,11 @@ func Do[T any](ctx context.Context, db DB[T], d Delivery, fn func(ctx context.Co
 }
 
 // run runs one transaction, again where the database asks for it.
-func run[T any](ctx context.Context, db DB[T], d Delivery, receive *inbox.Receipt, fn func(T, inbox.Tx, outbox.Tx) error) error {
-	if err := d.Check(); err != nil {
-		return err
-	}
+func run[T any](ctx context.Context, db DB[T], o Opening, fn func(T, inbox.Tx, outbox.Tx) error) error {
 	sealed := false
 	for attempt := 1; ; attempt++ {
 		begun := false
-		err := db.Begin(ctx, Opening{Fence: d.Fence, Cause: d.Cause, Receive: receive}, func(tx T) error {
+		err := db.Begin(ctx, o, func(tx T) error {
 			begun = true
 			in, out := db.Ports(tx)
 			return fn(tx, in, out)
@@ -125,9 +130,9 @@ func run[T any](ctx context.Context, db DB[T], d Delivery, receive *inbox.Receip
 		switch {
 		case err == nil || errors.Is(err, ErrDuplicate):
 			return err
-		case d.Fence != nil && !begun && !sealed && headgate.CodeOf(err) == headgate.CodeInvalidArgument:
+		case o.Fence != nil && !begun && !sealed && headgate.CodeOf(err) == headgate.CodeInvalidArgument:
 			sealed = true
-			if err := db.Seal(ctx, *d.Fence); err != nil {
+			if err := db.Seal(ctx, *o.Fence); err != nil {
 				return err
 			}
 		case attempt >= Attempts || !db.Again(err):

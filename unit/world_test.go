@@ -53,6 +53,7 @@ type world struct {
 	postgres string  // URL, or empty
 	raw      *sql.DB // with SQLite
 	do       func(ctx context.Context, d unit.Delivery, fn func(context.Context, writer, outbox.Tx) error) (unit.Result, error)
+	batch    func(ctx context.Context, ds []unit.Delivery, fn func(context.Context, writer, outbox.Tx, int) error) ([]unit.Result, error)
 	once     func(ctx context.Context, d unit.Delivery, ttl time.Duration, do func(context.Context, string) ([]byte, error)) (unit.Result, error)
 	claim    func(ctx context.Context, d unit.Delivery, fn func(inbox.Tx) error) error
 	seal     func(ctx context.Context, f fence.Fence) error
@@ -68,6 +69,11 @@ func newWorld[T any](name string, db unit.DB[T], maintain func(context.Context) 
 		do: func(ctx context.Context, d unit.Delivery, fn func(context.Context, writer, outbox.Tx) error) (unit.Result, error) {
 			return unit.Do(ctx, db, d, func(ctx context.Context, tx T, out outbox.Tx) error {
 				return fn(ctx, func(sql string) error { return exec(ctx, tx, sql) }, out)
+			})
+		},
+		batch: func(ctx context.Context, ds []unit.Delivery, fn func(context.Context, writer, outbox.Tx, int) error) ([]unit.Result, error) {
+			return unit.DoBatch(ctx, db, ds, func(ctx context.Context, tx T, out outbox.Tx, i int) error {
+				return fn(ctx, func(sql string) error { return exec(ctx, tx, sql) }, out, i)
 			})
 		},
 		once: func(ctx context.Context, d unit.Delivery, ttl time.Duration, do func(context.Context, string) ([]byte, error)) (unit.Result, error) {

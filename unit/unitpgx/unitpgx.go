@@ -149,6 +149,16 @@ func (d *DB) Seal(ctx context.Context, f fence.Fence) error {
 // Ports implements unit.DB.
 func (d *DB) Ports(tx pgx.Tx) (inbox.Tx, outbox.Tx) { return inboxpgx.Tx(tx), outboxpgx.Tx(tx) }
 
+// Receive implements unit.DB.
+func (d *DB) Receive(ctx context.Context, tx pgx.Tx, r inbox.Receipt) (bool, error) {
+	if r.Cause == "" { // it would leave the last one's
+		if _, err := tx.Exec(ctx, `SELECT pg_catalog.set_config('headgate.cause', '', true)`); err != nil {
+			return false, err
+		}
+	}
+	return inboxpgx.Tx(tx).Receive(ctx, r)
+}
+
 // Again implements unit.DB.
 func (d *DB) Again(err error) bool {
 	s := fencepg.State(err)

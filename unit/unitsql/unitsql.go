@@ -107,6 +107,16 @@ func received(ctx context.Context, tx *sql.Tx, o unit.Opening, fn func(*sql.Tx) 
 	return fn(tx)
 }
 
+// Receive implements unit.DB.
+func (d *DB) Receive(ctx context.Context, tx *sql.Tx, r inbox.Receipt) (bool, error) {
+	if r.Cause == "" { // it would leave the last one's
+		if _, err := tx.ExecContext(ctx, `SELECT pg_catalog.set_config('headgate.cause', '', true)`); err != nil {
+			return false, err
+		}
+	}
+	return inboxsql.Tx(tx).Receive(ctx, r)
+}
+
 func (d *DB) fences() *fencepg.DB {
 	if d.Fences != nil {
 		return d.Fences

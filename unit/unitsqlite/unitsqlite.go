@@ -74,7 +74,10 @@ func (d *DB) Begin(ctx context.Context, o unit.Opening, fn func(*sql.Conn) error
 // caused runs fn with the cause set, which must be unset before the commit. A
 // database without an outbox has nothing that a cause could be for.
 func caused(ctx context.Context, conn *sql.Conn, token string, fn func(*sql.Conn) error) error {
-	emits, err := hasOutbox(ctx, conn, token)
+	if token == "" {
+		return fn(conn)
+	}
+	emits, err := hasOutbox(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -91,11 +94,8 @@ func caused(ctx context.Context, conn *sql.Conn, token string, fn func(*sql.Conn
 	return out.SetCause(ctx, "")
 }
 
-// hasOutbox reports whether there is a cause, and an outbox that it is for.
-func hasOutbox(ctx context.Context, conn *sql.Conn, token string) (emits bool, err error) {
-	if token == "" {
-		return false, nil
-	}
+// hasOutbox reports whether there is an outbox that a cause could be for.
+func hasOutbox(ctx context.Context, conn *sql.Conn) (emits bool, err error) {
 	err = conn.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'headgate_cause'`).Scan(&emits)
 	return emits, err
 }
@@ -108,9 +108,11 @@ func (d *DB) write(ctx context.Context, cause string, fn func(*sql.Conn) error) 
 		return err
 	}
 	defer conn.Close()
-	emits, err := hasOutbox(ctx, conn, cause)
-	if err != nil {
-		return err
+	emits := false
+	if cause != "" {
+		if emits, err = hasOutbox(ctx, conn); err != nil {
+			return err
+		}
 	}
 	var enforced bool
 	if err := conn.QueryRowContext(ctx, "PRAGMA foreign_keys").Scan(&enforced); err != nil {
@@ -154,6 +156,19 @@ func (d *DB) Seal(ctx context.Context, f fence.Fence) error { return d.fences().
 // Ports implements unit.DB.
 func (d *DB) Ports(conn *sql.Conn) (inbox.Tx, outbox.Tx) {
 	return inboxsqlite.Tx(conn), outboxsqlite.Tx(conn)
+}
+
+// Receive implements unit.DB.
+func (d *DB) Receive(ctx context.Context, conn *sql.Conn, r inbox.Receipt) (bool, error) {
+	fresh, err := inboxsqlite.Tx(conn).Receive(ctx, r)
+	if err != nil || !fresh {
+		return false, err
+	}
+	emits, err := hasOutbox(ctx, conn)
+	if err != nil || !emits {
+		return err == nil, err
+	}
+	return true, outboxsqlite.Tx(conn).SetCause(ctx, r.Cause)
 }
 
 // Again implements unit.DB. A unit is the only writer: nothing to repeat.

@@ -13,8 +13,6 @@
 //
 // [DoBatch] handles many deliveries in one transaction, all or none.
 //
-// [DoBatch] handles many deliveries in one transaction, all or none.
-//
 // [Once] is for an effect outside of the database. It claims the event, does
 // the effect under a key that stays the same, and records what it gave.
 //

@@ -167,9 +167,9 @@ func firstAt(list []headgate.Violation) string {
 // What decides many schemas at once gives the verdicts and the reports that the
 // schemas give one by one, and the schema library agrees.
 func TestShortcutsChangeNothing(t *testing.T) {
-	each := 150
+	each := 100
 	if raceEnabled {
-		each = 15
+		each = 10
 	}
 	if os.Getenv("HEADGATE_CAMPAIGN") == "1" {
 		each = 20_000

@@ -55,9 +55,13 @@ func (s *sub) applyAcks(acks []ack, saved bool, acts map[string][]broker.Settlem
 			}
 			stream, list = it.part.stream, acts[it.part.stream]
 		}
-		list = append(list, broker.Settlement{Position: it.pos(), Act: broker.Ack})
+		if s.own[stream] != nil {
+			list = append(list, broker.Settlement{Position: it.pos(), Act: broker.Ack})
+		}
 	}
-	acts[stream] = list
+	if list != nil {
+		acts[stream] = list
+	}
 }
 
 // afterAcks makes memory follow the end of the attempts, or its failure.

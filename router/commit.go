@@ -397,7 +397,7 @@ func (s *sub) apply(batch []*op, rows []store.Progress) {
 			if (o.mark || o.end != endNone) && rows == nil {
 				s.dirty(it.part)
 			}
-			if o.act != 0 {
+			if o.act != 0 && s.own[it.part.stream] != nil {
 				acts[it.part.stream] = append(acts[it.part.stream], broker.Settlement{Position: it.pos(), Act: o.act})
 			}
 		}
@@ -418,34 +418,35 @@ func (s *sub) apply(batch []*op, rows []store.Progress) {
 		}
 	}
 	s.gathered()
-	feeds := make(map[string]broker.Subscription, len(acts))
+	own := make(map[string]broker.Subscription, len(acts))
 	for stream := range acts {
-		feeds[stream] = s.feeds[stream]
+		own[stream] = s.own[stream]
 	}
 	s.mu.Unlock()
 	for stream, list := range acts {
-		s.tellBroker(feeds[stream], list)
+		s.tellBroker(own[stream], list)
 	}
 	if slices.ContainsFunc(batch, func(o *op) bool { return len(o.outbox) > 0 }) {
 		s.r.pump.wake() // after the settlement was answered, so that its observers see it first
 	}
 }
 
-// tellBroker settles at the broker. What is settled is decided by the store,
-// so that a failure loses nothing; but the broker may hold the events to be
-// unsettled, and stop reading when it has too many. The feed then begins anew.
-func (s *sub) tellBroker(feed broker.Subscription, list []broker.Settlement) {
-	if feed == nil || len(list) == 0 {
+// tellBroker settles at the broker what the subscription reads by itself. What
+// is settled is decided by the store, so that a failure loses nothing; but the
+// broker may hold the events to be unsettled, and stop reading when it has too
+// many. Reading then begins anew.
+func (s *sub) tellBroker(own broker.Subscription, list []broker.Settlement) {
+	if own == nil || len(list) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	err := feed.Settle(ctx, list)
+	err := own.Settle(ctx, list)
 	if err == nil || errors.Is(err, broker.ErrClosed) {
 		return
 	}
 	s.r.log.Debug("broker not told of settlements, reading anew", "subscription", s.name, "err", err)
-	if err := feed.Close(); err != nil {
+	if err := own.Close(); err != nil {
 		s.r.log.Debug("broker subscription not closed", "subscription", s.name, "err", err)
 	}
 }

@@ -111,6 +111,7 @@ func (s *sub) balance(ctx context.Context) (Balance, error) {
 // view takes everything at one moment: while it holds commitMu no transaction
 // of the subscription is under way, so that store and memory must agree.
 func (s *sub) view(ctx context.Context) (map[partID]*partView, error) {
+	s.sync()
 	s.commitMu.Lock()
 	defer s.commitMu.Unlock()
 	views := map[partID]*partView{}

@@ -4,9 +4,9 @@
 //
 // # Model
 //
-// A subscription reads every partition of the streams that may hold its types,
-// from the floors that the store keeps. For one subscription an event is, at
-// any moment, in exactly one of these places:
+// A subscription gets the events of every partition of the streams that may hold
+// its types, from the floors that the store keeps. For one subscription an event
+// is, at any moment, in exactly one of these places:
 //
 //	           read                 dispatch              settle
 //	pending ─────────► in memory ─────────────► in flight ───────► done, counted
@@ -24,8 +24,28 @@
 //
 // All changes of one subscription pass through one committer, which saves what
 // has gathered in one store transaction and only then lets memory follow and
-// tells the broker. What consumers emit is in the same transaction, as rows of
-// the node outbox, which a pump publishes in order.
+// tells the broker; a tide holds the committers of those it saves. What
+// consumers emit is in the same transaction, as rows of the node outbox, which a
+// pump publishes in order.
+//
+// # Feeds
+//
+// One feed reads a stream for all subscriptions that stand near its end, its
+// members. It finds those that take an event by an index over the types, and
+// queues the event for them; a member takes in by itself what is queued, and
+// evaluates its condition then. It waits for nobody:
+//
+//	        near the end, with room: join
+//	alone ─────────────────────────────────► joining ── has read up to the
+//	  ▲    reads by itself, held back by        │        feed's place ──► member
+//	  │    its own buffers alone                │                           │
+//	  └─────────────────────────────────────────┴───────────────────────────┘
+//	        queue full: out, what is queued is taken in first
+//
+// What a member is not handed is not for it, so that the feed's place implies
+// its progress. It is told with the next event, when somebody asks, when it
+// ends, and by tides, which save the progress of many members in one
+// transaction every 5 to 30 seconds.
 //
 // # Invariants
 //
@@ -45,8 +65,14 @@
 //     of the one before is committed. One key never stops another.
 //  7. A child is published at least once after its settlement was committed,
 //     and never if it was not.
-//  8. Memory is bounded: by Config.Buffer per partition for events, by 250,000
-//     exceptions per subscription, which stop its reading, loudly.
+//  8. Memory is bounded: by Config.Buffer per partition for events, and twice
+//     that per stream for what a feed has queued, by 250,000 exceptions per
+//     subscription, which stop its reading, loudly.
+//  9. A feed never waits for a subscription and takes none of its locks. The
+//     queue of a member is whole up to where the feed stands, or, when it is
+//     out, up to where it was put out. What is in it is in the order of offsets,
+//     and what the feed says of its place stands behind what it handed out
+//     before.
 //
 // # Leases
 //
@@ -69,7 +95,8 @@
 //
 // While the store is down nothing settles and nothing is retried: settlements
 // of pull consumers answer unavailable and their claims stay; everything else
-// is repeated until it succeeds. When the outcome of a transaction is unknown
+// is repeated until it succeeds. Progress that only stepped over the events of
+// others may be a tide old after a crash; they are read again. When the outcome of a transaction is unknown
 // the progress rows are read again, and decide. While the broker is down
 // reading waits; what is in memory goes on. A shutdown is not an attempt. After
 // an unclean stop, events that had been dispatched come again with their
@@ -85,7 +112,8 @@
 //
 // router.go, lifecycle.go, restore.go: what runs. spec.go, start.go,
 // subscriptions.go: what users configure. item.go, sub.go, progress.go: state.
-// feed.go: from the broker into lanes. dispatch.go, claims.go, handler.go,
+// feed.go, typeindex.go, member.go, tide.go: the shared feeds; alone.go: reading
+// without one; intake.go: from either into lanes. dispatch.go, claims.go, handler.go,
 // settle.go: to consumers and back. retry.go, tombstone.go: what failed.
 // commit.go, clock.go, outbox.go: what is saved, timed and published.
 // conserve.go, explain.go, trim.go: what operators ask.

@@ -52,6 +52,7 @@ func (r *Router) Explain(ctx context.Context, e *headgate.Event, stream string, 
 func (s *sub) explain(ctx context.Context, e *headgate.Event, stream string, pos headgate.Position) (State, error) {
 	st := State{Subscription: s.name}
 	st.Matched, st.Why = s.plan.why(e)
+	s.sync()
 	s.mu.Lock()
 	p := s.parts[partID{stream, pos.Partition}]
 	if p == nil || pos.Offset < p.start {

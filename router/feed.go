@@ -3,332 +3,296 @@ package router
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/broker"
-	"github.com/headgate/headgate/store"
 )
 
-// receiveBatch bounds what one Receive returns.
-const receiveBatch = 512
+// feeds are the shared feeds of a router, one for each stream that has members.
+// Locks are taken in this order: of feeds, of a feed, of a member, of a sub.
+type feeds struct {
+	mu       sync.Mutex
+	byStream map[string]*feed
+	running  sync.WaitGroup
+	life     func() context.Context // of the router's run
+}
 
-// runFeed reads one stream until ctx ends. When the broker fails it subscribes
-// again, from where it was: what is in memory stays there.
-func (s *sub) runFeed(ctx context.Context, stream string) {
+// feed reads one stream once for all members: it finds those that take an
+// event by its type, hands it to them, and does nothing for the others.
+type feed struct {
+	r      *Router
+	stream string
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	next    map[uint32]uint64 // per partition, the offset that comes next
+	index   typeIndex
+	members map[*member]struct{}
+	touched []*member // scratch of hand
+	moved   uint64    // events since the last tide
+	warned  time.Time
+}
+
+// join makes a subscription a member of a stream's feed, if the feed is not
+// more than slack events ahead of the heads. It returns the member, which the
+// caller runs, and the offsets that the subscription must have read to by
+// itself before it takes in what the feed hands out; nil if it cannot join.
+func (fs *feeds) join(s *sub, stream string, heads map[uint32]uint64, slack uint64) (*member, map[uint32]uint64) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	f := fs.byStream[stream]
+	if f == nil {
+		return nil, nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if behind(heads, f.next) > slack {
+		return nil, nil
+	}
+	m := &member{s: s, stream: stream, feed: f, running: true}
+	f.members[m] = struct{}{}
+	f.index.add(m)
+	return m, maps.Clone(f.next)
+}
+
+// behind returns how many events heads are behind ends.
+func behind(heads, ends map[uint32]uint64) (n uint64) {
+	for p, end := range ends {
+		n += max(end, heads[p]) - heads[p]
+	}
+	return n
+}
+
+// exists reports whether a stream has a feed.
+func (fs *feeds) exists(stream string) bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return fs.byStream[stream] != nil
+}
+
+// begin makes the feed of a stream that has none, at the given offsets. It
+// reads once start is called, when its first members have joined, and ends when
+// the last one leaves.
+func (fs *feeds) begin(r *Router, stream string, from map[uint32]uint64) (start func()) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.byStream[stream] != nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(fs.life())
+	f := &feed{r: r, stream: stream, cancel: cancel, next: maps.Clone(from), members: map[*member]struct{}{}}
+	fs.byStream[stream] = f
+	began := make(chan struct{})
+	fs.running.Go(func() {
+		defer cancel()
+		<-began
+		if !fs.retireIdle(f) {
+			f.run(ctx)
+		}
+	})
+	return func() { close(began) }
+}
+
+// leave takes a member out. What it was handed, and up to where the feed came,
+// stays in its queue.
+func (fs *feeds) leave(m *member) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	f := m.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, ok := f.members[m]; ok {
+		m.offer(handout{upto: maps.Clone(f.next)})
+		f.drop(m)
+	}
+	fs.retire(f)
+}
+
+// retire ends a feed without members. The caller holds both locks.
+func (fs *feeds) retire(f *feed) {
+	if len(f.members) == 0 && fs.byStream[f.stream] == f {
+		delete(fs.byStream, f.stream)
+		f.cancel()
+	}
+}
+
+// all returns the feeds there are.
+func (fs *feeds) all() []*feed {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return slices.Collect(maps.Values(fs.byStream))
+}
+
+func (f *feed) drop(m *member) {
+	delete(f.members, m)
+	f.index.remove(m)
+}
+
+// run reads until ctx ends. When the broker fails it subscribes again, from
+// where it was.
+func (f *feed) run(ctx context.Context) {
 	backoff := time.Duration(0)
 	for ctx.Err() == nil {
-		err := s.feed(ctx, stream, func() { backoff = 0 })
+		err := f.read(ctx, func() { backoff = 0 })
 		if ctx.Err() != nil {
 			return
 		}
 		backoff = min(max(2*backoff, 50*time.Millisecond), 10*time.Second)
-		s.mu.Lock()
-		warn := s.warn("feed", s.r.now())
-		s.mu.Unlock()
-		if warn {
-			s.r.log.Error("stream not readable, trying again", "subscription", s.name, "stream", stream, "err", err)
+		if now := f.r.now(); now.Sub(f.warned) >= time.Minute {
+			f.warned = now
+			f.r.log.Error("stream not readable, trying again", "stream", f.stream, "err", err)
 		}
 		sleep(ctx, backoff)
 	}
 }
 
-func (s *sub) feed(ctx context.Context, stream string, good func()) error {
-	from := map[uint32]uint64{}
-	s.mu.Lock()
-	for id, p := range s.parts {
-		if id.stream == stream {
-			from[id.partition] = p.head
-		}
-	}
-	s.mu.Unlock()
-	sub, err := s.r.broker.Subscribe(ctx, broker.SubscribeSpec{Name: s.name, Stream: stream, From: from, Buffer: s.r.buffer})
+func (f *feed) read(ctx context.Context, good func()) error {
+	f.mu.Lock()
+	from := maps.Clone(f.next)
+	f.mu.Unlock()
+	sub, err := f.r.broker.Subscribe(ctx, broker.SubscribeSpec{Name: "feed", Stream: f.stream, From: from})
 	if err != nil {
 		return err
 	}
 	defer sub.Close()
-	s.mu.Lock()
-	s.feeds[stream] = sub
-	s.mu.Unlock()
-	m := matcher{plan: s.plan, types: map[string]bool{}}
+	var acks []broker.Settlement
 	for {
 		batch, err := sub.Receive(ctx, receiveBatch)
 		var gap *broker.GapError
 		if errors.As(err, &gap) {
-			s.lost(gap)
+			f.lost(gap)
 			continue
 		}
 		if err != nil {
 			return err
 		}
 		good()
-		if err := s.accept(ctx, sub, stream, batch, m.wants(batch)); err != nil {
+		if f.hand(batch) && f.r.feeds.retireIdle(f) {
+			return nil
+		}
+		acks = acks[:0]
+		for i := range batch {
+			acks = append(acks, broker.Settlement{Position: batch[i].Position, Act: broker.Ack})
+		}
+		// Progress is the store's. When this is lost the broker would keep its
+		// buffer full for ever: a new subscription begins where this one is.
+		if err := sub.Settle(ctx, acks); err != nil {
 			return err
 		}
 	}
 }
 
-// lost steps over events that the broker cannot read any more. They count as
-// trimmed, so that the floor can pass them. The report may come before events
-// that stand ahead of the gap, and again after a new subscription.
-func (s *sub) lost(gap *broker.GapError) {
-	s.r.log.Error("stored events cannot be read and are lost", "subscription", s.name, "stream", gap.Stream,
+// retireIdle ends a feed that has no members, and reports whether it did.
+func (fs *feeds) retireIdle(f *feed) bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fs.retire(f)
+	return len(f.members) == 0
+}
+
+// hand gives each event to the members that take its type. It reports whether
+// no member is left.
+func (f *feed) hand(batch []broker.Delivery) (empty bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	lastType, list := "", []*member(nil)
+	for i := range batch {
+		at := batch[i].Position
+		next := f.next[at.Partition]
+		if at.Offset < next {
+			continue // handed out before
+		}
+		if at.Offset > next {
+			f.flush(batch)
+			list = nil
+			f.tellAll(handout{gone: &stretch{at.Partition, next, at.Offset}})
+		}
+		f.next[at.Partition] = at.Offset + 1
+		if t := batch[i].Event.Type; list == nil || t != lastType {
+			lastType, list = t, f.index.of(t)
+		}
+		for _, m := range list {
+			if len(m.picked) == 0 {
+				f.touched = append(f.touched, m)
+			}
+			m.picked = append(m.picked, int32(i))
+		}
+	}
+	f.flush(batch)
+	f.movedOn(uint64(len(batch)))
+	return len(f.members) == 0
+}
+
+// movedOn sees to it that a tide comes.
+func (f *feed) movedOn(n uint64) {
+	if f.moved == 0 {
+		f.r.tideDue()
+	}
+	f.moved += n
+}
+
+// flush hands out what was picked from a batch. A member that takes most of it
+// shares it; for another one it would keep the rest in memory.
+func (f *feed) flush(batch []broker.Delivery) {
+	for i, m := range f.touched {
+		f.touched[i] = nil
+		events := batch
+		if len(m.picked) < len(batch) {
+			events = make([]broker.Delivery, len(m.picked))
+			for k, at := range m.picked {
+				events[k] = batch[at]
+			}
+		}
+		m.picked = m.picked[:0]
+		if !m.offer(handout{events: events}) {
+			f.drop(m)
+		}
+	}
+	f.touched = f.touched[:0]
+}
+
+// tellAll gives the same handout to every member.
+func (f *feed) tellAll(h handout) {
+	for m := range f.members {
+		if !m.offer(h) {
+			f.drop(m)
+		}
+	}
+}
+
+// lost steps over events that the broker cannot read any more.
+func (f *feed) lost(gap *broker.GapError) {
+	f.r.log.Error("stored events cannot be read and are lost", "stream", gap.Stream,
 		"partition", gap.Partition, "from", gap.From, "to", gap.To, "err", gap.Err)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.parts[partID{gap.Stream, gap.Partition}]
-	if p == nil {
-		p = s.addPart(store.Progress{Subscription: s.name, Stream: gap.Stream, Partition: gap.Partition})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if next := f.next[gap.Partition]; next >= gap.From && next < gap.To {
+		f.next[gap.Partition] = gap.To
 	}
-	for off := max(gap.From, p.floor); off < gap.To; off++ {
-		if p.mark(off) {
-			p.counts.Trimmed++
-		}
-	}
-	if p.head >= gap.From && p.head < gap.To {
-		s.advanceHead(p, gap.To)
-	}
-	s.dirty(p)
+	f.tellAll(handout{lost: gap})
+	f.movedOn(1)
 }
 
-// accept takes deliveries of the broker in: what matches is queued, all else
-// is done at once, in memory; the store learns of it with the next save.
-func (s *sub) accept(ctx context.Context, feed broker.Subscription, stream string, batch []broker.Delivery, want []bool) error {
-	for len(batch) > 0 {
-		taken, acks, moved := s.acceptSome(stream, batch, want)
-		s.tellBroker(feed, acks)
-		batch, want = batch[taken:], want[taken:]
-		if len(batch) == 0 {
-			return nil
-		}
-		t := time.NewTimer(time.Second)
-		select { // too far ahead of the stored floor, or too many exceptions
-		case <-moved:
-		case <-t.C:
-		case <-ctx.Done():
-		}
-		t.Stop()
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+// turn returns up to where the feed came, and who its members are; none when it
+// has passed fewer events than least since the last turn.
+func (f *feed) turn(least uint64) (map[uint32]uint64, []*member) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.moved < least {
+		return nil, nil
 	}
-	return nil
+	f.moved = 0
+	return maps.Clone(f.next), slices.Collect(maps.Keys(f.members))
 }
 
-// acceptSome takes as many deliveries as it may now. Moved is closed when more
-// may be possible.
-func (s *sub) acceptSome(stream string, batch []broker.Delivery, want []bool) (taken int, acks []broker.Settlement, moved <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.gathering = true
-	defer s.gathered()
-	for i := range batch {
-		d := &batch[i]
-		p := s.parts[partID{stream, d.Position.Partition}]
-		if p == nil { // a partition added to the stream: it starts at its first event
-			p = s.addPart(store.Progress{Subscription: s.name, Stream: stream, Partition: d.Position.Partition})
-			s.dirty(p)
-		}
-		if !s.roomFor(p, d.Position.Offset) {
-			return i, acks, s.floorMoved
-		}
-		if ack := s.acceptOne(p, d, want[i]); ack != 0 {
-			acks = append(acks, broker.Settlement{Position: d.Position, Act: ack})
-		}
-	}
-	return len(batch), acks, nil
-}
-
-// roomFor reports whether an event may be taken in now. When it may not, what
-// holds the floor back is moved on.
-func (s *sub) roomFor(p *part, off uint64) bool {
-	if s.rows >= maxRows {
-		if s.warn("rows", s.r.now()) {
-			s.r.log.Error("too many events wait for a retry or behind a blocked key, reading stopped", "subscription", s.name, "exceptions", s.rows)
-		}
-		return false
-	}
-	if p.mem >= 2*s.r.buffer { // the broker lost its subscription several times
-		return false
-	}
-	if p.floor > p.saved && off >= p.saved+dispatchSpan/2 {
-		s.checkpoint() // early enough that reading need not wait for it
-	}
-	if off < p.saved+dispatchSpan {
-		return true
-	}
-	if p.floor > p.saved {
-		return false
-	}
-	s.evict(p, off)
-	return false
-}
-
-// evict moves deliveries that have been in flight for long to the store, so
-// that the floor can pass them.
-func (s *sub) evict(p *part, off uint64) {
-	for _, it := range p.items {
-		if it.row || it.off+dispatchSpan/2 > off {
-			continue
-		}
-		switch {
-		case it.state == stWaiting:
-			s.hold(it)
-		case it.state == stInFlight && it.claim != nil && !it.claim.busy && !it.recorded:
-			s.evictClaim(it)
-		}
-	}
-}
-
-// evictClaim records an attempt that is in progress, without ending it.
-func (s *sub) evictClaim(it *item) {
-	c := it.claim
-	c.lock() // nothing else may end it meanwhile
-	s.submit(&op{
-		it: it, mark: true, put: s.row(it, store.ExceptionAttempt, int(it.attempts), c.deadline),
-		act: broker.Drop, durable: true, internal: true,
-		done: func(err error) {
-			if err == nil {
-				s.toRow(it)
-			}
-			s.reopen(c)
-		},
-	})
-}
-
-func (s *sub) acceptOne(p *part, d *broker.Delivery, want bool) broker.Act {
-	off, ev := d.Position.Offset, d.Event
-	if off < p.head {
-		// Handed out again, by a new subscription or after a lost settlement.
-		if it := p.items[off]; it != nil && !it.row {
-			return 0
-		}
-		return broker.Ack
-	}
-	for gap := p.head; gap < off; gap++ { // removed before it was ever met
-		if p.mark(gap) {
-			p.counts.Trimmed++
-			s.dirty(p)
-		}
-	}
-	s.advanceHead(p, off+1)
-	if p.isDone(off) {
-		return broker.Ack
-	}
-	if !want {
-		p.mark(off)
-		p.counts.Unmatched++
-		s.dirty(p)
-		return broker.Ack
-	}
-	it := &item{part: p, off: off, state: stWaiting, live: &live{ev: ev}}
-	s.addItem(it, ev.Key)
-	s.place(it)
-	return 0
-}
-
-// advanceHead moves the reading position. When it passes the last stored item
-// of before the start, lanes that waited for unread predecessors may go.
-func (s *sub) advanceHead(p *part, head uint64) {
-	before := p.head
-	p.head = head
-	if before < p.catchUp && head >= p.catchUp {
-		for _, it := range p.items {
-			if it.row && it.isHead() {
-				s.release(it)
-			}
-		}
-	}
-}
-
-// place decides where a new item waits.
-func (s *sub) place(it *item) {
-	l := it.lane
-	if l == nil {
-		s.enqueue(it)
-		return
-	}
-	if it.isHead() && !l.blocked {
-		s.enqueue(it)
-		return
-	}
-	n := len(l.queue)
-	full := it.part.mem > s.r.buffer/2
-	behind := false // a follower before it is in the store, so that it goes there too
-	if n > 2 && l.queue[n-1] == it {
-		prev := l.queue[n-2]
-		behind = prev.row || prev.state == stSettling
-	}
-	if l.blocked || (l.failing() && (behind || n > laneMemory+1 || full)) {
-		s.hold(it)
-		return
-	}
-	if it.part.mem >= s.r.buffer*3/4 {
-		s.arm(s.r.now().Add(time.Second)) // see relieve
-	}
-}
-
-// relieve moves followers of keys whose head has been in flight for a second
-// or more to the store, when they fill the memory of a partition, so that one
-// slow key does not stop the others. Only followers of slow keys go: a key
-// that is merely busy drains by itself.
-func (s *sub) relieve(now time.Time) {
-	for _, p := range s.parts {
-		if p.mem < s.r.buffer*3/4 {
-			continue
-		}
-		for _, it := range p.items {
-			l := it.lane
-			if l == nil || it.state != stWaiting || it.row {
-				continue
-			}
-			if c := l.queue[0].claim; c != nil && now.Sub(c.start) >= time.Second {
-				s.spill(l, 8)
-			}
-		}
-	}
-}
-
-// maxMatches bounds a matcher's cache.
-const maxMatches = 4096
-
-// matcher decides what a subscription wants: by the type first, from a cache,
-// and by the condition only for types that match. For one goroutine.
-type matcher struct {
-	plan  *plan
-	types map[string]bool
-}
-
-func (m *matcher) wants(batch []broker.Delivery) []bool {
-	out := make([]bool, len(batch))
-	for i := range batch {
-		out[i] = m.want(batch[i].Event)
-	}
-	return out
-}
-
-func (m *matcher) want(ev *headgate.Event) bool {
-	ok, known := m.types[ev.Type]
-	if !known {
-		if len(m.types) >= maxMatches {
-			clear(m.types)
-		}
-		ok = m.plan.takes(ev.Type)
-		m.types[ev.Type] = ok
-	}
-	if !ok || m.plan.when == nil {
-		return ok
-	}
-	matched, err := m.plan.when.MatchOver(m.plan.scope(ev))
-	return matched && err == nil // an explanation evaluates it again
-}
-
-// takes reports whether some pattern of the subscription takes the type.
-func (p *plan) takes(eventType string) bool {
-	for _, t := range p.Types {
-		if headgate.MatchType(t, eventType) {
-			return true
-		}
-	}
-	return false
+// passed returns up to where the feed came.
+func (f *feed) passed() map[uint32]uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.next)
 }

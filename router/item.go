@@ -79,7 +79,7 @@ type part struct {
 	// lanes may dispatch stored items of this partition in order.
 	catchUp uint64
 	items   map[uint64]*item
-	mem     int // items that the broker still counts as unsettled
+	mem     int // items without a row
 	rows    int // items with a row
 }
 

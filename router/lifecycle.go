@@ -13,20 +13,21 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// startSub loads a subscription and starts its goroutines.
-func (r *Router) startSub(c contexts, row store.Subscription, unclean bool) error {
+// startSub loads a subscription and starts its goroutines. It reads nothing
+// before it is attached.
+func (r *Router) startSub(c contexts, row store.Subscription, unclean bool) (*sub, error) {
 	var spec Spec
 	if err := json.Unmarshal(row.Spec, &spec); err != nil {
-		return headgate.NewError(headgate.CodeInternal, "the stored subscription %s is unreadable: %v", row.Name, err)
+		return nil, headgate.NewError(headgate.CodeInternal, "the stored subscription %s is unreadable: %v", row.Name, err)
 	}
 	p, bad := spec.compile()
 	p.decode = r.json
 	if len(bad) > 0 {
-		return headgate.NewError(headgate.CodeInternal, "the stored subscription %s is invalid: %s", row.Name, strings.Join(bad, "; "))
+		return nil, headgate.NewError(headgate.CodeInternal, "the stored subscription %s is invalid: %s", row.Name, strings.Join(bad, "; "))
 	}
 	s := newSub(r, row, p)
 	if err := s.restore(c.soft, unclean); err != nil {
-		return err
+		return nil, err
 	}
 	r.mu.Lock()
 	fn := r.handlers[row.Name]
@@ -36,7 +37,26 @@ func (r *Router) startSub(c contexts, row store.Subscription, unclean bool) erro
 	if fn != nil {
 		s.startHandler(c, fn)
 	}
-	return nil
+	return s, nil
+}
+
+// attachAll makes started subscriptions read their streams.
+func (r *Router) attachAll(ctx context.Context, subs ...*sub) {
+	byStream := map[string][]*sub{}
+	for _, s := range subs {
+		s.mu.Lock()
+		streams := map[string]bool{}
+		for id := range s.parts {
+			streams[id.stream] = true
+		}
+		s.mu.Unlock()
+		for stream := range streams {
+			byStream[stream] = append(byStream[stream], s)
+		}
+	}
+	for stream, list := range byStream {
+		r.attach(ctx, stream, list)
+	}
 }
 
 // run starts the subscription's goroutines; close ends and waits for them.
@@ -45,14 +65,17 @@ func (s *sub) run(c contexts) {
 	stopping := make(chan struct{})
 	s.stop = cancel
 	s.stopCommitter = sync.OnceFunc(func() { close(stopping) })
-	streams := map[string]bool{}
-	for id := range s.parts {
-		streams[id.stream] = true
+	s.spawn = func(fn func(context.Context)) bool {
+		if !s.team.enter() {
+			return false
+		}
+		go func() {
+			defer s.team.leave()
+			fn(soft)
+		}()
+		return true
 	}
 	s.feeding.Go(func() { s.runClock(soft) })
-	for stream := range streams {
-		s.feeding.Go(func() { s.runFeed(soft, stream) })
-	}
 	s.committing.Go(func() { s.runCommitter(c.hard, stopping) })
 	s.soft = soft.Done()
 }
@@ -96,6 +119,8 @@ func (s *sub) close(ctx context.Context) error {
 		late := time.AfterFunc(s.r.drain, s.interrupt)
 		defer late.Stop()
 	}
+	s.team.close()
+	s.leaveFeeds()
 	s.feeding.Wait()
 	s.handling.Wait()
 	s.giveUpClaims()

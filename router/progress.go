@@ -60,11 +60,68 @@ func (p *progress) mark(off uint64) bool {
 	return true
 }
 
-func (p *progress) set(off uint64) {
-	i := off - p.base
-	for uint64(len(p.words)) <= i/64 {
+// fill makes every offset from from to below to done, and returns how many
+// were not before. Where nothing below from is left it takes no time per
+// offset.
+func (p *progress) fill(from, to uint64) uint64 {
+	from = max(from, p.floor)
+	if from >= to {
+		return 0
+	}
+	if from > p.floor {
+		return p.fillAbove(from, to)
+	}
+	n := to - from
+	for i, w := range p.words { // what is done above the floor already
+		at := p.base + 64*uint64(i)
+		if at >= to {
+			break
+		}
+		if at < p.floor {
+			w &= ^uint64(0) << (p.floor - at)
+		}
+		if at+64 > to {
+			w &= 1<<(to-at) - 1
+		}
+		n -= uint64(bits.OnesCount64(w))
+	}
+	base := to &^ 63
+	if drop := (base - p.base) / 64; drop < uint64(len(p.words)) {
+		p.words = p.words[drop:]
+	} else {
+		p.words = nil
+	}
+	p.floor, p.base = to, base
+	p.advance()
+	return n
+}
+
+func (p *progress) fillAbove(from, to uint64) (n uint64) {
+	p.grow(to - 1)
+	for off := from; off < to; {
+		i := (off - p.base) / 64
+		at := p.base + 64*i
+		mask := ^uint64(0) << (off - at)
+		if at+64 > to {
+			mask &= 1<<(to-at) - 1
+		}
+		n += uint64(bits.OnesCount64(mask &^ p.words[i]))
+		p.words[i] |= mask
+		off = at + 64
+	}
+	return n
+}
+
+// grow makes room for the bit of an offset.
+func (p *progress) grow(off uint64) {
+	for uint64(len(p.words)) <= (off-p.base)/64 {
 		p.words = append(p.words, 0)
 	}
+}
+
+func (p *progress) set(off uint64) {
+	p.grow(off)
+	i := off - p.base
 	p.words[i/64] |= 1 << (i % 64)
 }
 

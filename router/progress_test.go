@@ -20,10 +20,23 @@ func TestProgressAgainstSet(t *testing.T) {
 			if rapid.Bool().Draw(t, "dense") {
 				off = p.floor
 			}
-			if got := p.mark(off); got == set[off] {
-				t.Fatalf("mark(%d) = %v, but marked before: %v", off, got, set[off])
+			if rapid.IntRange(0, 3).Draw(t, "stretch") == 0 {
+				to, fresh := off+rapid.Uint64Range(0, 200).Draw(t, "len"), uint64(0)
+				for o := off; o < to; o++ {
+					if !set[o] {
+						fresh++
+					}
+					set[o] = true
+				}
+				if got := p.fill(off, to); got != fresh {
+					t.Fatalf("fill(%d, %d) = %d, but %d were not done", off, to, got, fresh)
+				}
+			} else {
+				if got := p.mark(off); got == set[off] {
+					t.Fatalf("mark(%d) = %v, but marked before: %v", off, got, set[off])
+				}
+				set[off] = true
 			}
-			set[off] = true
 			if rapid.IntRange(0, 9).Draw(t, "reload") == 0 {
 				row := p.row("s", "events", 0)
 				if n := len(row.Done); n > 0 && (row.Done[n-1] == 0 || row.Done[0]&1 == 1) {
@@ -42,12 +55,12 @@ func TestProgressAgainstSet(t *testing.T) {
 				t.Fatalf("%d done, want %d", p.doneCount(), len(set))
 			}
 		}
-		for off := start; off < start+600; off++ {
+		for off := start; off < start+900; off++ {
 			if p.isDone(off) != set[off] {
 				t.Fatalf("isDone(%d) = %v", off, p.isDone(off))
 			}
 		}
-		end := rapid.Uint64Range(0, start+600).Draw(t, "end")
+		end := rapid.Uint64Range(0, start+900).Draw(t, "end")
 		lost := p.floor > end
 		for off := range set {
 			lost = lost || off >= end
@@ -56,7 +69,7 @@ func TestProgressAgainstSet(t *testing.T) {
 			t.Fatalf("cut(%d) does not tell whether something was lost: %v", end, lost)
 		}
 		p = loadProgress(p.row("s", "events", 0))
-		for off := uint64(0); off < start+600; off++ {
+		for off := uint64(0); off < start+900; off++ {
 			if want := off < end && (off < start || set[off]); p.isDone(off) != want {
 				t.Fatalf("after cut(%d): isDone(%d) = %v", end, off, p.isDone(off))
 			}

@@ -35,6 +35,7 @@ type rig struct {
 	buffer     int
 	maxRecords int
 	broken     bool
+	tune       func(*Router)    // before it runs
 	quiet      bool             // no observer
 	clock      func() time.Time // nil: time.Now
 	leases     *lease.Service   // set by start
@@ -178,6 +179,9 @@ func (r *rig) start() {
 	rt.streamsFor = func([]string) []string { return r.streams }
 	rt.prepare = r.door
 	rt.ackBeforeCommit = r.broken
+	if r.tune != nil {
+		r.tune(rt)
+	}
 	rt.newClaim = func() string {
 		r.mu.Lock()
 		defer r.mu.Unlock()

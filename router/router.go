@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	mathrand "math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -85,6 +86,8 @@ type Router struct {
 
 	leased   leasedClaims
 	pump     *pump
+	feeds    feeds
+	tides    chan struct{} // a feed moved
 	commands chan command
 	started  chan struct{} // closed once everything runs
 	// starting is held by changes that find the router not running, and while
@@ -100,9 +103,16 @@ type Router struct {
 	handlers map[string]HandlerFunc
 	lagWarn  map[partID]time.Time
 
+	inbox      int       // events that wait between a feed and a subscription
+	tideWarned time.Time // of the goroutine of tides
+	went       struct{ alone, joined atomic.Int64 }
+
 	// ackBeforeCommit breaks the order of store and memory on purpose: the
 	// harness of random histories must notice.
 	ackBeforeCommit bool
+	// joinEarly takes in what a feed hands out before the subscription has read
+	// up to there, dropWhenFull drops what does not fit into a queue: so, too.
+	joinEarly, dropWhenFull bool
 }
 
 // New returns a router; Run starts it.
@@ -149,6 +159,8 @@ func New(cfg Config) (*Router, error) {
 	if r.drain == 0 {
 		r.drain = 30 * time.Second
 	}
+	r.inbox = 2 * r.buffer
+	r.feeds.byStream, r.tides = map[string]*feed{}, make(chan struct{}, 1)
 	r.pump = newPump(r)
 	if r.leases != nil {
 		r.leases.Follow(r.leased.superseded)
@@ -189,16 +201,19 @@ func (r *Router) Run(ctx context.Context) error {
 	calls, interrupt := context.WithCancel(hard)
 	defer interrupt()
 	c := contexts{soft, calls, hard}
+	r.feeds.life = func() context.Context { return soft }
 	if err := r.start(c); err != nil {
 		cancel()
 		kill()
 		_ = r.stopAll(hard) // the error of the start says more
+		r.feeds.running.Wait()
 		r.setRunning(false)
 		return err
 	}
 	close(r.started)
 	var pumping sync.WaitGroup
 	pumping.Go(func() { r.pump.run(soft) })
+	pumping.Go(func() { r.runTides(soft) })
 	for soft.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -212,6 +227,7 @@ func (r *Router) Run(ctx context.Context) error {
 	defer late.Stop()
 	defer overdue.Stop()
 	err := r.stopAll(hard)
+	r.feeds.running.Wait()
 	pumping.Wait()
 	if _, left := r.pump.scan(hard); left != nil {
 		r.log.Warn("node outbox not emptied, it goes on at the next start", "err", left)
@@ -317,11 +333,15 @@ func (r *Router) start(c contexts) error {
 	if !clean {
 		r.endLeftLeases(c.soft)
 	}
+	subs := make([]*sub, 0, len(rows))
 	for _, row := range rows {
-		if err := r.startSub(c, row, !clean); err != nil {
+		s, err := r.startSub(c, row, !clean)
+		if err != nil {
 			return err
 		}
+		subs = append(subs, s)
 	}
+	r.attachAll(c.soft, subs...)
 	return nil
 }
 

@@ -49,7 +49,8 @@ type sub struct {
 	stopped  bool      // no more operations
 	parts    map[partID]*part
 	lanes    map[laneID]*lane
-	feeds    map[string]broker.Subscription
+	own      map[string]broker.Subscription // by stream, while it reads by itself
+	members  map[string]*member             // by stream, while a feed hands to it
 	ready    queue
 	inFlight int
 	uncommit int // handler completions that wait for their commit
@@ -78,6 +79,9 @@ type sub struct {
 	interrupt     context.CancelFunc // of running handlers; nil without
 	stopCommitter func()
 	handled       bool // a handler was started
+	// spawn runs what reads streams, until the subscription ends: false then.
+	spawn func(fn func(context.Context)) bool
+	team  team // of spawn
 	// Drained in this order.
 	feeding, handling, committing sync.WaitGroup
 }
@@ -85,7 +89,7 @@ type sub struct {
 func newSub(r *Router, row store.Subscription, p *plan) *sub {
 	s := &sub{
 		r: r, name: row.Name, created: row.Created, managed: row.Managed, plan: p, paused: row.Paused, pulled: r.now(),
-		parts: map[partID]*part{}, lanes: map[laneID]*lane{}, feeds: map[string]broker.Subscription{},
+		parts: map[partID]*part{}, lanes: map[laneID]*lane{}, own: map[string]broker.Subscription{}, members: map[string]*member{},
 		warned:     map[string]time.Time{},
 		floorMoved: make(chan struct{}), opsWake: make(chan struct{}, 1), clockWake: make(chan struct{}, 1),
 	}
@@ -137,7 +141,7 @@ func (s *sub) dropItem(it *item) {
 			s.moved()
 		}
 	} else {
-		it.part.mem--
+		s.leaveMemory(it.part)
 	}
 	s.due.remove(it)
 	it.live, it.claim = nil, nil
@@ -152,8 +156,16 @@ func (s *sub) toRow(it *item) {
 	if !it.row {
 		it.row = true
 		it.part.rows++
-		it.part.mem--
 		s.rows++
+		s.leaveMemory(it.part)
+	}
+}
+
+// leaveMemory counts an item that is not in memory any more. Half empty, there
+// is room again for who waits.
+func (s *sub) leaveMemory(p *part) {
+	if p.mem--; p.mem == s.r.buffer/2 {
+		s.moved()
 	}
 }
 

@@ -241,7 +241,9 @@ func (r *Router) change(ctx context.Context, name string, fn func(context.Contex
 			return changed
 		}
 		if err == nil {
-			err = r.startSub(c, row, unclean)
+			if s, err = r.startSub(c, row, unclean); err == nil {
+				r.attachAll(c.soft, s)
+			}
 		}
 		if changed != nil {
 			return changed

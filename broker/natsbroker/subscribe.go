@@ -96,11 +96,7 @@ type reader struct {
 // run reads until the subscription ends. Troubles of the connection are waited
 // out: the subscription outlives them.
 func (r *reader) run(ctx context.Context) {
-	defer func() {
-		if r.f != nil {
-			r.p.b.release(r.f)
-		}
-	}()
+	defer r.idle()
 	for pause := firstPause; ; {
 		err := r.step(ctx)
 		switch {
@@ -130,6 +126,7 @@ func (r *reader) step(ctx context.Context) error {
 	}
 	end, changed := r.p.visible()
 	if r.seq > end {
+		r.idle()
 		return r.await(ctx, changed)
 	}
 	if bytes := r.p.cachedFrame(r.seq); bytes != nil {
@@ -140,6 +137,15 @@ func (r *reader) step(ctx context.Context) error {
 		return r.take(ctx, m)
 	}
 	return r.fetch(ctx, end)
+}
+
+// idle gives the fetcher back: at the end of a partition what is written comes
+// from memory mostly, and a fetcher is half a megabyte.
+func (r *reader) idle() {
+	if r.f != nil {
+		r.p.b.release(r.f)
+		r.f = nil
+	}
 }
 
 func (r *reader) seek(ctx context.Context) error {

@@ -116,7 +116,7 @@ func TestSlotMadeWhileTheDatabaseIsPrepared(t *testing.T) {
 			r := &rig{Rig: relaytest.New(t, membroker.New(membroker.Config{})), t: t, db: database(t, pgtest.URL(t))}
 			slot := "taken_" + r.connect().Config().Database
 			t.Cleanup(func() {
-				pgtest.Exec(t, pgtest.URL(t), `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '`+slot+`'`)
+				pgtest.Exec(t, pgtest.URL(t), `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database IS NULL AND slot_name = '`+slot+`'`)
 			})
 			blocker, err := r.connect().Begin(ctx)
 			must(t, err)

@@ -65,10 +65,12 @@
 //     of the one before is committed. One key never stops another.
 //  7. A child is published at least once after its settlement was committed,
 //     and never if it was not.
-//  8. Memory is bounded: by Config.Buffer per partition for events, and twice
-//     that per stream for what a feed has queued, by 250,000 exceptions per
-//     subscription, which stop its reading, loudly.
-//  9. A feed never waits for a subscription and takes none of its locks. The
+//  8. Memory is bounded: by twice Config.Buffer per partition for events, and
+//     per stream for what a feed has queued, beside the window of a reader of
+//     its own; by 250,000 exceptions per subscription, which stop its reading,
+//     loudly.
+//  9. A feed never waits for a subscription and takes no lock that one holds
+//     while it works, evaluates, saves or calls. The
 //     queue of a member is whole up to where the feed stands, or, when it is
 //     out, up to where it was put out. What is in it is in the order of offsets,
 //     and what the feed says of its place stands behind what it handed out
@@ -96,11 +98,12 @@
 // While the store is down nothing settles and nothing is retried: settlements
 // of pull consumers answer unavailable and their claims stay; everything else
 // is repeated until it succeeds. Progress that only stepped over the events of
-// others may be a tide old after a crash; they are read again. When the outcome of a transaction is unknown
-// the progress rows are read again, and decide. While the broker is down
-// reading waits; what is in memory goes on. A shutdown is not an attempt. After
-// an unclean stop, events that had been dispatched come again with their
-// attempt above that of the tokens given out before, which are superseded.
+// others may be a tide old after a crash; they are read again. When the outcome
+// of a transaction is unknown the progress rows are read again, and decide.
+// While the broker is down reading waits; what is in memory goes on. A shutdown
+// is not an attempt. After an unclean stop, events that had been dispatched come
+// again with their attempt above that of the tokens given out before, which are
+// superseded.
 //
 // # Concurrency
 //
@@ -113,8 +116,9 @@
 // router.go, lifecycle.go, restore.go: what runs. spec.go, start.go,
 // subscriptions.go: what users configure. item.go, sub.go, progress.go: state.
 // feed.go, typeindex.go, member.go, tide.go: the shared feeds; alone.go: reading
-// without one; intake.go: from either into lanes. dispatch.go, claims.go, handler.go,
-// settle.go: to consumers and back. retry.go, tombstone.go: what failed.
-// commit.go, clock.go, outbox.go: what is saved, timed and published.
-// conserve.go, explain.go, trim.go: what operators ask.
+// without one; intake.go: from either into lanes. dispatch.go, claims.go,
+// inactive.go, leases.go, handler.go, settle.go, acks.go: to consumers and back.
+// retry.go, tombstone.go: what failed. commit.go, clock.go, outbox.go: what is
+// saved, timed and published. conserve.go, explain.go, trim.go: what operators
+// ask.
 package router

@@ -236,8 +236,8 @@ func (f *feed) movedOn(n uint64) {
 	f.moved += n
 }
 
-// flush hands out what was picked from a batch. A member that takes most of it
-// shares it; for another one it would keep the rest in memory.
+// flush hands out what was picked from a batch. A member that takes all of it
+// shares it; another one would keep the rest in memory.
 func (f *feed) flush(batch []broker.Delivery) {
 	for i, m := range f.touched {
 		f.touched[i] = nil

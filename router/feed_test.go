@@ -10,8 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/broker/membroker"
+	"github.com/headgate/headgate/store"
 )
 
 // TestFeedHistories plays random histories of subscriptions with different
@@ -438,6 +441,47 @@ func TestSlowSubscriptionHoldsNobody(t *testing.T) {
 		drain("fast", 1)
 		if all, err := r.router.Conservation(t.Context()); err != nil || all[1].Counts.Unmatched != 1001 || !all[1].Holds {
 			t.Errorf("the other one: %+v, %v", all, err)
+		}
+	})
+}
+
+// A tide that still holds a subscription which ended meanwhile leaves it out:
+// its rows are another one's now.
+func TestTideLeavesOutWhoEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.start()
+		defer r.end()
+		r.put("s", Spec{Types: []string{"other"}})
+		old := r.router.sub("s")
+		for i := range 10 {
+			r.publish(event(fmt.Sprint(i), "x", ""))
+		}
+		if err := r.router.Delete(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		r.put("s", Spec{Types: []string{"x"}})
+		rows := func() []store.Progress {
+			t.Helper()
+			var rows []store.Progress
+			err := r.store.View(t.Context(), func(ctx context.Context, tx *store.Tx) (err error) {
+				rows, err = tx.Deliveries.Progress(ctx, "s")
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rows
+		}
+		before := rows()
+		for _, p := range old.parts {
+			p.dirty = true
+		}
+		if err := r.router.saveTide(t.Context(), []*sub{old}); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, rows()); diff != "" {
+			t.Errorf("a tide wrote for a subscription that ended:\n%s", diff)
 		}
 	})
 }

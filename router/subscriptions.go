@@ -77,8 +77,8 @@ func (r *Router) defaultAs(by *headgate.Principal, old Subscription, exists bool
 }
 
 // maxOwn bounds the subscriptions that consume as one principal and were added
-// by it, without the role developer: each costs memory and a reader of its
-// streams, so that an agent that makes one for each task would end the node.
+// by it, without the role developer: each costs memory, and readers of its own
+// when it is slow, so that an agent that makes one for each task would end the node.
 const maxOwn = 100
 
 // mayPut checks the right to change what is stored by now: the look before may

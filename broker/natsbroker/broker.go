@@ -32,6 +32,7 @@ type Broker struct {
 	life    context.Context
 	kill    context.CancelFunc
 	session session
+	reach   reach // of an outside server
 
 	ensuring sync.Mutex // held over an Ensure
 
@@ -72,13 +73,13 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 			return nil, err
 		}
 	}
-	if b.nc, err = connect(cfg, b.embedded, b.session.end, b.reconnected); err != nil {
+	if b.nc, err = connect(cfg, b.embedded, b.disconnected, b.reconnected); err != nil {
 		b.shut()
 		return nil, err
 	}
 	if b.js, err = jetstream.New(b.nc); err != nil {
 		b.shut()
-		return nil, unavailable("JetStream: %v", err)
+		return nil, unavailable(err, "JetStream cannot be used")
 	}
 	if b.embedded != nil {
 		b.tasks.Go(b.mend)
@@ -95,13 +96,18 @@ func (b *Broker) shared() bool { return b.embedded == nil }
 // Caps implements [broker.Broker].
 func (b *Broker) Caps() broker.Caps { return b.caps }
 
-// Healthy returns why events cannot be stored, or nil: the disk failed a write
-// of the embedded server. What is stored can still be read. Publish refuses new
-// events meanwhile. It passes by itself once a disk that was full has room; other
-// faults of a disk last until the broker is opened anew.
+// Healthy returns why events cannot be stored, or nil. Publish refuses new events
+// meanwhile. It asks nobody and does not wait.
+//
+// Of the embedded server: its disk failed a write. What is stored can still be
+// read. It passes by itself once a disk that was full has room; other faults of a
+// disk last until the broker is opened anew.
+//
+// Of an outside server: there has been no connection for some seconds, or it
+// answered no ping for some more. It passes by itself once there is one.
 func (b *Broker) Healthy() error {
 	if b.embedded == nil {
-		return nil
+		return b.outsideHealth()
 	}
 	h := b.embedded.health.Load()
 	// What failed is in the log: this goes to whoever publishes.

@@ -69,6 +69,8 @@ type Config struct {
 
 	// probe writes to Dir as the server would; tests replace it.
 	probe func(dir string) error
+	// awayAfter and pingEvery replace the constants of their names in tests.
+	awayAfter, pingEvery time.Duration
 }
 
 // Auth says how to log in to an outside server. The zero value does not.
@@ -156,6 +158,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.probe == nil {
 		c.probe = probe
+	}
+	if c.awayAfter == 0 {
+		c.awayAfter = awayAfter
+	}
+	if c.pingEvery == 0 {
+		c.pingEvery = pingEvery
 	}
 	return c
 }

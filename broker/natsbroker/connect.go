@@ -41,6 +41,7 @@ func connect(cfg Config, e *embedded, lost, back func()) (*nats.Conn, error) {
 		opts = append(opts, nats.InProcessServer(e), nats.PingInterval(24*time.Hour))
 		url = nats.DefaultURL // not dialled
 	} else {
+		opts = append(opts, nats.PingInterval(cfg.pingEvery), nats.MaxPingsOutstanding(pingsWithout))
 		opts = append(opts, cfg.Auth.options()...)
 	}
 	nc, err := nats.Connect(url, opts...)

@@ -85,7 +85,7 @@ func (b *Broker) create(ctx context.Context, stream string, partition uint32, cf
 		return b.info(ctx, stream, partition) // another node was faster
 	}
 	if err != nil {
-		return nil, unavailable("creating partition %d of stream %s: %v", partition, stream, err)
+		return nil, unavailable(err, "partition %d of stream %s cannot be created on the NATS server", partition, stream)
 	}
 	return s.CachedInfo(), nil
 }
@@ -97,7 +97,7 @@ func (b *Broker) info(ctx context.Context, stream string, partition uint32) (*je
 		return nil, nil
 	}
 	if err != nil {
-		return nil, unavailable("looking at partition %d of stream %s: %v", partition, stream, err)
+		return nil, unavailable(err, "the NATS server does not tell of partition %d of stream %s", partition, stream)
 	}
 	return s.CachedInfo(), nil
 }
@@ -190,6 +190,8 @@ func (b *Broker) wakeSubject(stream, partition string) string {
 	return b.cfg.Prefix + "_WAKE." + stream + "." + partition
 }
 
-func unavailable(format string, args ...any) error {
-	return headgate.NewError(headgate.CodeUnavailable, format, args...)
+// unavailable tells what could not be done. The cause, in the words of the client
+// library, may name the server: the log has it, clients do not.
+func unavailable(cause error, format string, args ...any) error {
+	return &headgate.Error{Code: headgate.CodeUnavailable, Detail: fmt.Sprintf(format, args...), Err: cause}
 }

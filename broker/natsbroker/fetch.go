@@ -29,6 +29,7 @@ type fetcher struct {
 	sub   *nats.Subscription
 	inbox string
 	calls uint64
+	most  time.Duration // one wait for the server
 }
 
 // message is one stored message.
@@ -44,7 +45,7 @@ func (b *Broker) fetcher() (*fetcher, error) {
 		return f, nil
 	default:
 	}
-	f := &fetcher{b: b, inbox: b.nc.NewInbox()}
+	f := &fetcher{b: b, inbox: b.nc.NewInbox(), most: fetchTimeout}
 	sub, err := b.nc.SubscribeSync(f.inbox + ".*")
 	if err != nil {
 		return nil, b.lost(err)
@@ -71,7 +72,7 @@ func (b *Broker) lost(err error) error {
 	if b.life.Err() != nil || errors.Is(err, nats.ErrConnectionClosed) {
 		return broker.Closed()
 	}
-	return unavailable("NATS server: %v", err)
+	return unavailable(err, "the NATS server cannot be reached")
 }
 
 type getRequest struct {
@@ -91,7 +92,8 @@ func (f *fetcher) one(ctx context.Context, stream string, seq uint64) (message, 
 }
 
 // batch calls yield with up to n messages at and behind the sequence, in
-// order, until it answers false. No message at all is not an error.
+// order, until it answers false. No message at all is not an error. What yield
+// waits for is not the server's time.
 func (f *fetcher) batch(ctx context.Context, stream string, seq uint64, n int, yield func(message) bool) error {
 	f.calls++
 	reply := f.inbox + "." + strconv.FormatUint(f.calls, 36)
@@ -99,8 +101,9 @@ func (f *fetcher) batch(ctx context.Context, stream string, seq uint64, n int, y
 	if err != nil {
 		return err
 	}
-	bound, cancel := f.b.session.bound(ctx, fetchTimeout)
-	defer cancel()
+	began := time.Now()
+	bound, cancel := f.b.session.bound(ctx, f.most)
+	defer func() { cancel() }()
 	if err := f.b.nc.PublishRequest("$JS.API.DIRECT.GET."+stream, reply, req); err != nil {
 		return f.b.lost(err)
 	}
@@ -117,13 +120,13 @@ func (f *fetcher) batch(ctx context.Context, stream string, seq uint64, n int, y
 		case "204", "404":
 			return nil
 		case "503":
-			return unavailable("broker stream %s does not answer", stream)
+			return unavailable(nil, "broker stream %s does not answer", stream)
 		default:
-			return unavailable("broker stream %s: status %s %s", stream, status, m.Header.Get("Description"))
+			return unavailable(nil, "broker stream %s: status %s %s", stream, status, m.Header.Get("Description"))
 		}
 		at, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
 		if err != nil {
-			return unavailable("broker stream %s: answer without a sequence", stream)
+			return unavailable(nil, "broker stream %s: answer without a sequence", stream)
 		}
 		// What is not wanted any more is still taken in, up to the end of the
 		// batch, so that the next request finds nothing in its way.
@@ -131,6 +134,15 @@ func (f *fetcher) batch(ctx context.Context, stream string, seq uint64, n int, y
 			m.Data = []byte{}
 		}
 		wanted = wanted && yield(message{at, m.Data})
+		if time.Since(began) < f.most/2 {
+			continue
+		}
+		if errors.Is(bound.Err(), context.Canceled) {
+			return f.failed(ctx, stream, bound.Err()) // with what was still to come
+		}
+		cancel()
+		began = time.Now()
+		bound, cancel = f.b.session.bound(ctx, f.most)
 	}
 }
 
@@ -141,9 +153,9 @@ func (f *fetcher) failed(ctx context.Context, stream string, err error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded):
-		return unavailable("broker stream %s did not answer in %v", stream, fetchTimeout)
+		return unavailable(nil, "broker stream %s did not answer in %v", stream, f.most)
 	case errors.Is(err, context.Canceled):
-		return unavailable("the connection broke while broker stream %s answered", stream)
+		return unavailable(nil, "the connection broke while broker stream %s answered", stream)
 	default:
 		return f.b.lost(err)
 	}

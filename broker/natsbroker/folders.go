@@ -30,7 +30,7 @@ func (f *folders) begin(root string) error {
 	}
 	for path := f.messages; len(path) >= len(filepath.Clean(root)); path = filepath.Dir(path) {
 		if err := syncFolder(path); err != nil {
-			return unavailable("data folder: %v", err)
+			return unavailable(err, "the data folder cannot be synced")
 		}
 	}
 	return nil

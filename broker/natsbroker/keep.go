@@ -138,10 +138,10 @@ func (b *Broker) Trim(ctx context.Context, name string, number uint32, below uin
 	}
 	s, err := b.js.Stream(ctx, p.name)
 	if err != nil {
-		return unavailable("broker stream %s: %v", p.name, err)
+		return unavailable(err, "the NATS server does not tell of broker stream %s", p.name)
 	}
 	if err := s.Purge(ctx, jetstream.WithPurgeSequence(seq)); err != nil {
-		return unavailable("trimming broker stream %s: %v", p.name, err)
+		return unavailable(err, "broker stream %s cannot be trimmed", p.name)
 	}
 	p.mu.Lock()
 	p.anchors.forget(seq)

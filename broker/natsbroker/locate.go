@@ -14,7 +14,7 @@ func (p *partition) state(ctx context.Context) (jetstream.StreamState, error) {
 		return jetstream.StreamState{}, err
 	}
 	if info == nil {
-		return jetstream.StreamState{}, unavailable("broker stream %s is gone", p.name)
+		return jetstream.StreamState{}, unavailable(nil, "broker stream %s is gone", p.name)
 	}
 	return info.State, nil
 }

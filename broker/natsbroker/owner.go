@@ -93,13 +93,13 @@ func (b *Broker) putOwner(ctx context.Context, o broker.Ownership, behind uint64
 	var ack pubAck
 	switch err := json.Unmarshal(resp.Data, &ack); {
 	case err != nil:
-		return false, unavailable("broker stream %s: %v", b.ownerName(), err)
+		return false, unavailable(err, "the answer of broker stream %s cannot be read", b.ownerName())
 	case ack.Error == nil:
 		return true, nil
 	case ack.Error.ErrorCode == jsWrongLastSequence || ack.Error.ErrorCode == jsWrongLastSequenceTwo:
 		return false, nil
 	}
-	return false, unavailable("broker stream %s: %s", b.ownerName(), ack.Error.Description)
+	return false, unavailable(nil, "broker stream %s: %s", b.ownerName(), ack.Error.Description)
 }
 
 func (b *Broker) createOwners(ctx context.Context) error {
@@ -121,7 +121,7 @@ func (b *Broker) createOwners(ctx context.Context) error {
 	if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		return nil
 	}
-	return unavailable("creating broker stream %s: %v", b.ownerName(), err)
+	return unavailable(err, "broker stream %s cannot be created", b.ownerName())
 }
 
 func (b *Broker) ownerName() string { return b.cfg.Prefix + "_OWNER" }

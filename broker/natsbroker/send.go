@@ -136,13 +136,13 @@ func (b *Broker) leaderMessage(ctx context.Context, stream, which string) (data 
 		} `json:"message"`
 	}
 	if err := json.Unmarshal(resp.Data, &got); err != nil {
-		return nil, 0, unavailable("broker stream %s: %v", stream, err)
+		return nil, 0, unavailable(err, "the answer of broker stream %s cannot be read", stream)
 	}
 	if got.Error != nil {
 		if got.Error.Code == 404 {
 			return nil, 0, errNoMessage
 		}
-		return nil, 0, unavailable("broker stream %s: %s", stream, got.Error.Description)
+		return nil, 0, unavailable(nil, "broker stream %s: %s", stream, got.Error.Description)
 	}
 	return got.Message.Data, got.Message.Seq, nil
 }

@@ -40,6 +40,13 @@ func serve(dir string) error {
 // test, also when the test process is killed.
 func startListening(t testing.TB) (url string) {
 	t.Helper()
+	url, _ = startServer(t)
+	return url
+}
+
+// startServer is startListening for a test that does something to the process.
+func startServer(t testing.TB) (url string, process *os.Process) {
+	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -68,5 +75,5 @@ func startListening(t testing.TB) (url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimSpace(line)
+	return strings.TrimSpace(line), cmd.Process
 }

@@ -56,8 +56,15 @@ func (p *partition) look(ctx context.Context) error {
 	return nil
 }
 
+// disconnected wakes whoever waits for an answer, which will not come any more.
+func (b *Broker) disconnected() {
+	b.reach.end()
+	b.session.end()
+}
+
 // reconnected makes all readers look: wake-ups may have been missed.
 func (b *Broker) reconnected() {
+	b.reach.back()
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	if b.closed {

@@ -221,13 +221,13 @@ func (r *reader) missing(ctx context.Context, end uint64) error {
 		return err
 	}
 	if st.LastSeq < end {
-		return unavailable("broker stream %s ends at %d, %d was acknowledged", r.p.name, st.LastSeq, end)
+		return unavailable(nil, "broker stream %s ends at %d, %d was acknowledged", r.p.name, st.LastSeq, end)
 	}
 	if st.FirstSeq > r.seq {
 		r.seq = st.FirstSeq // trimmed
 		return nil
 	}
-	return unavailable("broker stream %s does not answer for %d", r.p.name, r.seq)
+	return unavailable(nil, "broker stream %s does not answer for %d", r.p.name, r.seq)
 }
 
 // take offers a frame's events to the window.

@@ -116,7 +116,8 @@ func printable(s string, most int) bool {
 // Errors: lease_held, with who holds what and how long to wait; conflict
 // when the request id was used for another request, or for a grant that has
 // ended; seal_failed when a target could not be sealed, whereupon the leases
-// were given back; forbidden; overloaded when too many wait.
+// were given back, or, with the outcome unknown, kept since another call of the
+// request may have them; forbidden; overloaded when too many wait.
 func (s *Service) Acquire(ctx context.Context, p *headgate.Principal, r Request) ([]Grant, error) {
 	if err := r.check(p); err != nil {
 		return nil, err

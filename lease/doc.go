@@ -44,8 +44,10 @@
 //  9. While its gate is closed a grant passes no guard and is not renewed. Its
 //     holder may finish: [Service.Finish] ends it with its last write.
 //  10. A request that names targets to seal is answered with a grant only when
-//     each of them knows of it, and the grant stands. What several calls of one
-//     request seal, the last of them that failed gives back, unless one did not.
+//     each of them knows of it, and the grant stands. When none of the calls that
+//     seal it together succeeds, the last of them gives it back, provided that the
+//     one that was granted it is among them. A call that repeats an earlier one
+//     ends nothing: somebody may work under the lease.
 //  11. A target that a lease was sealed at is told of its end once that is
 //     committed, and never before: see the type endings. Nobody waits for it but
 //     who revokes. A sealed lease that ran out is ended after another TTL.
@@ -55,7 +57,8 @@
 // An *headgate.Error says what happened: lease_held (somebody has it; retry
 // after), lease_lost (yours was superseded; stop), lease_closing (being
 // revoked; finish and release), lease_expired (ran out, not superseded; renew),
-// seal_failed (a target could not be told; the leases were given back),
+// seal_failed (a target could not be told; the leases were given back,
+// or, with the outcome unknown, kept for another call of the request),
 // stale_fence (a write came too late), fence_conflict (another grant of the
 // same epoch), fence_invalid and fence_foreign (not a token, or not for you).
 // While the store is down nothing is granted or renewed and no guard passes.

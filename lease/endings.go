@@ -46,6 +46,7 @@ type endings struct {
 type standingGrant struct {
 	epoch  int64
 	sealed []string
+	whole  bool      // every target was told of it
 	look   time.Time // when it may have to be ended
 }
 
@@ -58,8 +59,8 @@ type endedLease struct {
 }
 
 // stands notes a sealed grant, and when it may have to be ended. It reports
-// whether there was room.
-func (e *endings) stands(l *store.Lease, look time.Duration) bool {
+// whether there was room. Whole: every target was told of the grant.
+func (e *endings) stands(l *store.Lease, look time.Duration, whole bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	at, known := e.stand[l.Resource]
@@ -73,7 +74,20 @@ func (e *endings) stands(l *store.Lease, look time.Duration) bool {
 	if e.stand == nil {
 		e.stand = map[string]standingGrant{}
 	}
-	e.stand[l.Resource] = standingGrant{epoch: l.Epoch, sealed: l.Sealed, look: time.Now().Add(look)}
+	whole = whole || at.epoch == l.Epoch && at.whole
+	e.stand[l.Resource] = standingGrant{epoch: l.Epoch, sealed: l.Sealed, whole: whole, look: time.Now().Add(look)}
+	return true
+}
+
+// whole reports whether it is known that every target was told of the grants.
+func (e *endings) whole(grants []Grant) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range grants {
+		if at := e.stand[grants[i].Resource]; at.epoch != grants[i].Epoch || !at.whole {
+			return false
+		}
+	}
 	return true
 }
 
@@ -255,8 +269,11 @@ func (s *Service) endLapsed(ctx context.Context, resource string, at standingGra
 }
 
 // stands notes a sealed grant.
-func (s *Service) stands(l *store.Lease, look time.Duration) {
-	if !s.endings.stands(l, look) {
+func (s *Service) stands(l *store.Lease, look time.Duration) { s.watched(l, look, false) }
+
+// watched is stands, of a grant that every target was told of if it is whole.
+func (s *Service) watched(l *store.Lease, look time.Duration, whole bool) {
+	if !s.endings.stands(l, look, whole) {
 		s.cfg.Log.Warn("a sealed lease is not watched for its end: too many stand", "resource", l.Resource, "targets", l.Sealed)
 	}
 }

@@ -218,11 +218,11 @@ func TestEndingsAreBounded(t *testing.T) {
 	e := endings{wake: make(chan struct{}, 1)}
 	name := strconv.Itoa
 	for i := range maxEndings {
-		if !e.stands(&store.Lease{Resource: name(i), Epoch: 1, Sealed: []string{"x"}}, time.Hour) || !e.over("o"+name(i), 1, []string{"x"}) {
+		if !e.stands(&store.Lease{Resource: name(i), Epoch: 1, Sealed: []string{"x"}}, time.Hour, false) || !e.over("o"+name(i), 1, []string{"x"}) {
 			t.Fatalf("no room for %d", i)
 		}
 	}
-	if e.stands(&store.Lease{Resource: "more", Epoch: 1, Sealed: []string{"x"}}, time.Hour) || e.over("more", 1, []string{"x"}) {
+	if e.stands(&store.Lease{Resource: "more", Epoch: 1, Sealed: []string{"x"}}, time.Hour, false) || e.over("more", 1, []string{"x"}) {
 		t.Error("there is room beyond the bound")
 	}
 	if !e.over("o"+name(0), 2, []string{"y"}) {

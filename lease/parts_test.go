@@ -13,27 +13,32 @@ import (
 )
 
 // TestCallsOfOneRequest: only the last of the calls of a request gives its
-// grants back, and only if none of them sealed everything.
+// grants back, and only if none of them sealed everything and they were granted
+// to one of them.
 func TestCallsOfOneRequest(t *testing.T) {
 	for _, c := range []struct {
 		ends  []bool // of the calls, in this order
-		alone []bool
+		first int    // which of them was granted the leases, -1: an earlier one
+		ours  []bool
 	}{
-		{[]bool{false}, []bool{true}},
-		{[]bool{true}, []bool{false}},
-		{[]bool{false, false}, []bool{false, true}},
-		{[]bool{true, false}, []bool{false, false}},
-		{[]bool{false, true, false}, []bool{false, false, false}},
+		{[]bool{false}, 0, []bool{true}},
+		{[]bool{false}, -1, []bool{false}},
+		{[]bool{true}, 0, []bool{false}},
+		{[]bool{false, false}, 0, []bool{false, true}},
+		{[]bool{false, false}, 1, []bool{false, true}},
+		{[]bool{false, false}, -1, []bool{false, false}},
+		{[]bool{true, false}, 0, []bool{false, false}},
+		{[]bool{false, true, false}, 0, []bool{false, false, false}},
 	} {
 		var all sealings
 		leave := make([]func(bool) bool, len(c.ends))
 		for i := range c.ends {
-			leave[i] = all.join("r")
+			leave[i] = all.join("r", i == c.first)
 		}
-		other := all.join("another")
+		other := all.join("another", true)
 		for i, done := range c.ends {
-			if got := leave[i](done); got != c.alone[i] {
-				t.Errorf("%v: call %d is alone: %t", c.ends, i, got)
+			if got := leave[i](done); got != c.ours[i] {
+				t.Errorf("%v: the grants are of call %d: %t", c.ends, i, got)
 			}
 		}
 		if len(all.all) != 1 || !other(false) || len(all.all) != 0 {

@@ -75,14 +75,18 @@ func quoted(name string) string {
 	return `"` + name + `"`
 }
 
-// sealed seals the targets with the grants, each in a transaction of its own,
-// and gives the leases back when one of them cannot be sealed, or when one of
-// the grants ended meanwhile. That the caller went away is no reason to stop: it
-// may repeat its request.
+// sealed seals the targets with the grants, each in a transaction of its own.
+// When one of them cannot be sealed, or when one of the grants ended meanwhile,
+// leases that this call was granted are given back; those of a call that repeats
+// an earlier one are kept: somebody may work under them. That the caller went
+// away is no reason to stop: it may repeat its request.
 func (s *Service) sealed(ctx context.Context, p *headgate.Principal, r *Request, grants []Grant, end time.Time) ([]Grant, error) {
-	alone := func(bool) bool { return true }
+	if s.endings.whole(grants) {
+		return grants, nil
+	}
+	ours := func(bool) bool { return !grants[0].Again }
 	if r.RequestID != "" {
-		alone = s.sealing.join(requestKey(p, r))
+		ours = s.sealing.join(requestKey(p, r), !grants[0].Again)
 	}
 	begun := time.Now()
 	most := max(time.Until(end), sealTime)
@@ -98,30 +102,40 @@ func (s *Service) sealed(ctx context.Context, p *headgate.Principal, r *Request,
 	if err == nil {
 		e = s.stand(ctx, r, grants)
 	}
-	if alone := alone(e == nil); e != nil && !alone {
-		e.Outcome = headgate.Unknown
-		e.Detail += " Another call of the same request has the lease, or will say what became of it."
-		return nil, e
-	}
 	if e == nil {
 		for i := range grants {
 			g := &grants[i]
 			g.ExpiresIn -= took
-			s.stands(&store.Lease{Resource: g.Resource, Epoch: g.Epoch, Sealed: r.Seal}, g.ExpiresIn+g.TTL)
+			s.watched(&store.Lease{Resource: g.Resource, Epoch: g.Epoch, Sealed: r.Seal}, g.ExpiresIn+g.TTL, true)
 		}
+	}
+	switch ours := ours(e == nil); {
+	case e == nil:
 		return grants, nil
+	case !ours && e.Code != headgate.CodeSealFailed: // it has ended, or is about to
+		return nil, e
+	case !ours:
+		s.cfg.Log.Warn("targets not sealed for a call that repeats another, the leases are kept", "target", target, "resources", r.Resources, "err", e)
+		e.Outcome = headgate.Unknown
+		e.Detail += " Another call of the same request has the lease, or will say what became of it; else it runs out."
+		return nil, e
 	}
 	s.cfg.Log.Warn("targets not sealed, the leases are given back", "target", target, "resources", r.Resources, "err", e)
-	back, cancelBack := context.WithTimeout(ctx, unsealTime)
-	defer cancelBack()
+	return nil, s.giveBack(ctx, p, grants, e)
+}
+
+// giveBack releases grants that nobody was told of, and returns why.
+func (s *Service) giveBack(ctx context.Context, p *headgate.Principal, grants []Grant, why *headgate.Error) *headgate.Error {
+	ctx, cancel := context.WithTimeout(ctx, unsealTime)
+	defer cancel()
 	for i := range grants {
-		if gone := s.Release(back, p, "", grants[i].Token); gone != nil && headgate.CodeOf(gone) != headgate.CodeLeaseLost {
-			e.Outcome, e.Err = headgate.Unknown, errors.Join(err, gone)
-			e.Detail += " The lease could not be given back either, and runs out."
+		if gone := s.Release(ctx, p, "", grants[i].Token); gone != nil && headgate.CodeOf(gone) != headgate.CodeLeaseLost {
+			why.Outcome, why.Err = headgate.Unknown, errors.Join(why.Err, gone)
+			why.Detail += " The lease could not be given back either, and runs out."
 			break
 		}
 	}
-	return nil, e
+	return why
 }
 
 // stand refuses grants of which one ended while they were sealed, and tells the
@@ -136,15 +150,18 @@ func (s *Service) stand(ctx context.Context, r *Request, grants []Grant) *headga
 		if err == nil {
 			continue
 		}
-		if first == nil {
-			first = &headgate.Error{
-				Code: headgate.CodeOf(err), Err: err, Detail: "The lease on " + grants[i].Resource + " ended while its targets were sealed.",
-			}
-		}
-		if code := headgate.CodeOf(err); code == headgate.CodeStaleFence || code == headgate.CodeLeaseLost {
-			first.Code = headgate.CodeLeaseLost
+		said := &headgate.Error{Code: headgate.CodeOf(err), Err: err, Detail: "The lease on " + grants[i].Resource + " ended while its targets were sealed."}
+		switch said.Code {
+		case headgate.CodeStaleFence, headgate.CodeLeaseLost:
+			said.Code = headgate.CodeLeaseLost
 			gone := store.Lease{Resource: f.Resource, Epoch: f.Epoch, Sealed: r.Seal}
 			s.tellTargets(ctx, &gone, false, time.Now().Add(sealTime), &Revoked{})
+		case headgate.CodeFenceConflict, headgate.CodeLeaseClosing, headgate.CodeLeaseExpired:
+		default:
+			said.Code, said.Detail = headgate.CodeSealFailed, "It could not be read whether the lease on "+grants[i].Resource+" stands after its targets were sealed."
+		}
+		if first == nil {
+			first = said
 		}
 	}
 	return first
@@ -159,12 +176,16 @@ type sealings struct {
 
 type sealingOf struct {
 	calls int
+	first bool // one of them was granted the leases, rather than repeats another
 	done  bool // one of them sealed everything
 }
 
 // join returns what a call says at its end: whether it sealed everything. The
-// answer is whether the grants are its alone to give back.
-func (a *sealings) join(request string) (leave func(done bool) (alone bool)) {
+// answer is whether the grants are its to give back: it was the last, none of
+// those at work with it sealed everything, and the one that was granted the
+// leases is among them. Without that one somebody may have been answered with
+// them before.
+func (a *sealings) join(request string, first bool) (leave func(done bool) (ours bool)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	here := a.all[request]
@@ -176,6 +197,7 @@ func (a *sealings) join(request string) (leave func(done bool) (alone bool)) {
 		a.all[request] = here
 	}
 	here.calls++
+	here.first = here.first || first
 	return func(done bool) bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -183,7 +205,7 @@ func (a *sealings) join(request string) (leave func(done bool) (alone bool)) {
 		if here.calls--; here.calls == 0 {
 			delete(a.all, request)
 		}
-		return here.calls == 0 && !here.done
+		return here.calls == 0 && here.first && !here.done
 	}
 }
 

@@ -26,7 +26,7 @@ func (g *Gateway) addHealth() {
 	g.Handle(Route{
 		Method: http.MethodGet, Path: "/readyz", ID: "readyz", Tag: "node", Public: true,
 		Summary:     "Whether the node takes work",
-		Description: "503 while it starts, drains, cannot store events durably, or its store does not answer.",
+		Description: "503 while it starts, drains, cannot store events durably, or its store or broker does not answer.",
 		Responses:   []Response{{Status: http.StatusOK, Doc: "It does", Of: health{}}},
 		Handle:      g.ready,
 	})

@@ -6,6 +6,7 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin"
@@ -59,7 +60,11 @@ func (n *Node) openHTTP(_ context.Context, _ Options) error {
 // findings are what the node itself knows to be wrong or unsafe.
 func (n *Node) findings(context.Context) []api.Finding {
 	var out []api.Finding
-	if e := headgate.AsError(n.brokerRefuses()); e != nil {
+	refuses := n.brokerRefuses()
+	if refuses == nil {
+		refuses = n.brokerSilent(time.Now())
+	}
+	if e := headgate.AsError(refuses); e != nil {
 		out = append(out, api.Finding{Severity: "error", What: "No event can be stored: " + e.Detail, Fix: e.Info().Fix})
 	}
 	for _, w := range n.warnings {

@@ -18,6 +18,10 @@ const (
 	// lookLasts is how long the result of a look is good: so often at most is
 	// the store asked, however many probe, and never when nobody does.
 	lookLasts = time.Second
+	// silence is how long the broker may go without saying whose its streams are
+	// before the node is not ready: three questions. One that hangs answers
+	// nothing, whatever its connections say.
+	silence = 3 * ownEvery
 )
 
 // readiness says whether requests may come.
@@ -39,11 +43,27 @@ func (n *Node) checkReady(ctx context.Context) error {
 	if err := n.brokerHealth(); err != nil {
 		return err
 	}
+	if err := n.brokerSilent(time.Now()); err != nil {
+		return err
+	}
 	return n.look.check(ctx, n.Store, n.owned.store)
 }
 
-// brokerHealth returns why nothing can be stored since the disk failed, as far
-// as the driver says so.
+// brokerSilent returns that the broker answers nothing. Nobody is asked: a running
+// node asks by itself whose the streams are.
+func (n *Node) brokerSilent(now time.Time) error {
+	at := n.owned.checked.Load()
+	if at == nil || now.Sub(*at) <= silence || !n.owned.keeping.Load() {
+		return nil
+	}
+	return &headgate.Error{
+		Code: headgate.CodeUnavailable, Detail: "the broker has not answered since " + at.UTC().Format(time.RFC3339), RetryAfter: ownEvery,
+		Fix: "Look after the broker; the node goes on by itself once it answers, and nothing that was acknowledged is lost.",
+	}
+}
+
+// brokerHealth returns why nothing can be stored, as far as the driver says so:
+// its disk failed, or its server is away.
 func (n *Node) brokerHealth() error {
 	if b, ok := n.Broker.(interface{ Healthy() error }); ok {
 		return b.Healthy()

@@ -86,7 +86,22 @@ func (o InstallOptions) script(database string, server int) (main, slot string, 
 	fmt.Fprintf(&b, "\nINSERT INTO headgate.installation (version, revision, slot, system_id)\n  SELECT %d, %d, '%s', system_identifier::text FROM pg_control_system();\n", SchemaVersion, Revision, name)
 	fmt.Fprintf(&b, "INSERT INTO headgate.relay_state (slot) VALUES ('%s');\nSELECT headgate.maintain('1 day');\n", name)
 	b.WriteString(o.grants() + "\nCOMMIT;\n\n")
-	return b.String(), "-- The slot comes last: what it reads must exist before it does.\n" + slotStatement(name, server) + ";\n", nil
+	return b.String(), "-- The slot comes last: what it reads must exist before it does.\n" + slotStatement(name, server) + ";\n" + noteSlot(name), nil
+}
+
+// noteSlot writes down where a new slot stands, and whether there may be rows
+// from before it: the table was there to be written to. Whoever writes holds a
+// lock until his rows can be seen, which may be long after the log has his commit;
+// so the locks are looked at first, and by a statement before that of the rows.
+func noteSlot(name string) string {
+	return fmt.Sprintf(`UPDATE headgate.relay_state s SET stopped_lsn = r.confirmed_flush_lsn, repair = CASE WHEN EXISTS (
+    SELECT FROM pg_locks WHERE locktype = 'relation' AND relation = 'headgate.outbox'::regclass AND mode = 'RowExclusiveLock'
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  ) THEN 'events were being written while the slot was made' END
+  FROM pg_replication_slots r WHERE s.slot = '%[1]s' AND r.slot_name = s.slot AND s.system_id IS NULL;
+UPDATE headgate.relay_state SET repair = 'events were written before the slot was made'
+  WHERE slot = '%[1]s' AND system_id IS NULL AND EXISTS (SELECT FROM headgate.outbox);
+`, name)
 }
 
 // slotStatement makes a slot; on PostgreSQL 17 and newer one that standbys may

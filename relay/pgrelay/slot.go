@@ -172,7 +172,8 @@ const otherSlotFix = "Leave that slot alone and give this database another: head
 
 // distrust returns why rows may be missing from the stream; "" when none are.
 //
-// After an orderly stop the slot stands where the relay left it. After any other
+// After an orderly stop the slot stands where the relay left it, and after an
+// installation where that did. After any other
 // end it may stand behind the last heartbeat only because a relay read that: a
 // slot that nothing was read from was made since. A crash of the server ends its
 // statistics, too; then what was written since the last proven heartbeat is read
@@ -192,6 +193,8 @@ func (x *session) distrust(st state, slot *slotState) string {
 		return fmt.Sprintf("the server was promoted or restored: timeline %d became %d", *st.timeline, x.timeline)
 	case st.stopped != 0 && slot.confirmed != st.stopped:
 		return movedReason(slot.confirmed, st.stopped)
+	case fresh && st.stopped == 0:
+		return "no relay ever ran, and it is not known whether the slot is older than the events"
 	case st.stopped == 0 && st.beatLSN != 0 && slot.confirmed > st.beatLSN && (!slot.decoded || st.beat > st.provenBeat && x.passedBeat(st, slot)):
 		return "the slot was moved or made anew: it stands behind a heartbeat that no relay has seen"
 	}

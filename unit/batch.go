@@ -16,7 +16,9 @@ const MaxBatch = 1000
 // whose event was not handled before, by another transaction or earlier in the
 // batch, with its place in ds. What it emits are children of that delivery. All is
 // committed, or nothing: when fn fails for one, none is handled. The results are
-// in the order of ds; they count only without an error.
+// in the order of ds; they count only without an error. Fn must return the error of
+// a statement that failed: where it hides one, PostgreSQL fails the batch, and
+// SQLite, which undoes that statement alone, commits the others.
 //
 // It is for many small effects: they share a commit. A batch that fails is best
 // handled one by one with [Do], so that one delivery does not hold up the others.

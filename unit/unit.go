@@ -91,6 +91,7 @@ type Result struct {
 }
 
 // ErrDuplicate is what DB.Begin returns for an event that was handled before.
+// From the function of a unit it is an error as any other, wrapped or not.
 var ErrDuplicate = errors.New("unit: the event was handled before")
 
 // Do handles a delivery: fn runs in a transaction in which the event is noted,
@@ -111,13 +112,18 @@ func Do[T any](ctx context.Context, db DB[T], d Delivery, fn func(ctx context.Co
 	}
 	o := Opening{Fence: d.Fence, Cause: d.Cause, Receive: &d.Receipt}
 	err := run(ctx, db, o, func(tx T, _ inbox.Tx, out outbox.Tx) error { return fn(ctx, tx, out) })
-	if errors.Is(err, ErrDuplicate) {
+	if err == errDuplicate {
 		return Result{Duplicate: true}, nil
 	}
 	return Result{}, err
 }
 
-// run runs one transaction, again where the database asks for it.
+// errDuplicate is run's for an event that was handled before: nobody else has it,
+// so that no function can return it for its own.
+var errDuplicate = errors.New("unit: the event was handled before, and the function did not run")
+
+// run runs one transaction, again where the database asks for it. [ErrDuplicate]
+// counts only where fn did not begin: fn may itself have asked an inbox.
 func run[T any](ctx context.Context, db DB[T], o Opening, fn func(T, inbox.Tx, outbox.Tx) error) error {
 	sealed := false
 	for attempt := 1; ; attempt++ {
@@ -128,8 +134,10 @@ func run[T any](ctx context.Context, db DB[T], o Opening, fn func(T, inbox.Tx, o
 			return fn(tx, in, out)
 		})
 		switch {
-		case err == nil || errors.Is(err, ErrDuplicate):
-			return err
+		case err == nil:
+			return nil
+		case !begun && errors.Is(err, ErrDuplicate):
+			return errDuplicate
 		case o.Fence != nil && !begun && !sealed && headgate.CodeOf(err) == headgate.CodeInvalidArgument:
 			sealed = true
 			if err := db.Seal(ctx, *o.Fence); err != nil {

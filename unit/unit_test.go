@@ -352,3 +352,42 @@ func TestSQLiteEventsAreChildren(t *testing.T) {
 		t.Errorf("%d rows", n)
 	}
 }
+
+// A function that ran and failed has not handled its event, also when its error
+// is that of an inbox that it asked itself.
+func TestDuplicateIsOnlyWhatDidNotRun(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		for i, lease := range []bool{false, true} {
+			d := delivery(fmt.Sprint("own", i))
+			if lease {
+				d.Fence = grant("r", 1)
+				must(t, w.seal(ctx, *d.Fence))
+			}
+			for _, own := range []error{unit.ErrDuplicate, fmt.Errorf("asking another inbox: %w", unit.ErrDuplicate)} {
+				res, err := w.do(ctx, d, func(ctx context.Context, exec writer, out outbox.Tx) error {
+					return errors.Join(effect(d.ID)(ctx, exec, out), own)
+				})
+				if !errors.Is(err, own) || res.Duplicate {
+					t.Errorf("%v: %+v, %v", own, res, err)
+				}
+				if outcome, _ := unit.Settle(err); outcome != unit.Retry {
+					t.Errorf("settled as %s", outcome)
+				}
+				_, err = w.batch(ctx, []unit.Delivery{d}, func(context.Context, writer, outbox.Tx, int) error { return own })
+				if !errors.Is(err, own) {
+					t.Errorf("in a batch: %v", err)
+				}
+			}
+			if n := w.number(`SELECT count(*) FROM effects`); n != i {
+				t.Errorf("%d effects of %d", n, i)
+			}
+			for again := range 2 {
+				res, err := w.do(ctx, d, effect(d.ID))
+				if err != nil || res.Duplicate != (again == 1) {
+					t.Errorf("%+v, %v", res, err)
+				}
+			}
+		}
+	})
+}

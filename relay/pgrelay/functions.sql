@@ -70,19 +70,22 @@ BEGIN
   PERFORM pg_catalog.set_config('headgate.cause', coalesce(token, ''), true);
 END $$;
 
--- Row changes of watched tables. Arguments: the table's name, the prefix of the
--- types, and the columns of its key. A change that makes no event fails: the
--- relay could only keep it, and a huge one not even that.
-CREATE OR REPLACE FUNCTION headgate.capture() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+-- Row changes of watched tables, by two triggers. The first makes JSON of the row,
+-- with the rights of whoever writes: on the way there may be functions of others,
+-- such as a cast that the owner of a column's type made. The second may write
+-- events, and runs nothing of others: it looks at no row. Between them the JSON is
+-- in a setting; what could change it there, a trigger of the table between these
+-- two by name, could as well change the rows.
+--
+-- A change that makes no event fails: the relay could only keep it, and a huge one
+-- not even that.
+CREATE OR REPLACE FUNCTION headgate.as_json() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  before  jsonb;
-  after   jsonb;
-  verb    text := CASE TG_OP WHEN 'INSERT' THEN 'inserted' WHEN 'UPDATE' THEN 'updated' ELSE 'deleted' END;
-  keys    jsonb;
-  subject text;
-  data    bytea;
-  size    bigint := coalesce(pg_column_size(OLD), 0)::bigint + coalesce(pg_column_size(NEW), 0);
+  before jsonb;
+  after  jsonb;
+  change text;
+  size   bigint := coalesce(pg_column_size(OLD), 0)::bigint + coalesce(pg_column_size(NEW), 0);
 BEGIN
   -- Nothing that takes eight times the limit in binary form is within it as
   -- JSON; what passes is measured below, in bounded memory.
@@ -91,15 +94,40 @@ BEGIN
       IF TG_OP <> 'INSERT' THEN before := to_jsonb(OLD); END IF;
       IF TG_OP <> 'DELETE' THEN after := to_jsonb(NEW); END IF;
     EXCEPTION WHEN untranslatable_character THEN
-      RAISE EXCEPTION 'headgate: a json value of a row of % has the character \u0000, which no event can tell', TG_ARGV[0]
+      RAISE EXCEPTION 'headgate: a json value of a row of %.% has the character \u0000, which no event can tell', quote_ident(TG_TABLE_SCHEMA), quote_ident(TG_TABLE_NAME)
         USING ERRCODE = 'HG110', HINT = 'Use jsonb, which refuses it at once, or remove the character.';
     END;
-    SELECT jsonb_object_agg(c, coalesce(after, before) -> c) INTO keys FROM unnest(TG_ARGV[2]::text[]) c;
-    data := convert_to(jsonb_build_object('table', TG_ARGV[0], 'change', lower(TG_OP), 'key', keys, 'before', before, 'after', after)::text, 'UTF8');
-    size := octet_length(data);
+    change := jsonb_build_object('of', TG_RELID || ' ' || TG_OP, 'before', before, 'after', after)::text;
+    size := octet_length(convert_to(change, 'UTF8'));
   END IF;
-  IF data IS NULL OR size > 6291456 THEN
-    RAISE EXCEPTION 'headgate: the event of this change of % would have % bytes; at most 6291456 are possible', TG_ARGV[0], size
+  IF change IS NULL OR size > 6291456 THEN
+    RAISE EXCEPTION 'headgate: the event of this change of %.% would have % bytes; at most 6291456 are possible', quote_ident(TG_TABLE_SCHEMA), quote_ident(TG_TABLE_NAME), size
+      USING ERRCODE = 'HG102', HINT = 'Keep large content in a table that is not watched.';
+  END IF;
+  PERFORM set_config('headgate.change', change, true);
+  RETURN NULL;
+END $$;
+
+-- The second. Arguments: the table's name, the prefix of the types, and the
+-- columns of its key.
+CREATE OR REPLACE FUNCTION headgate.capture() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  change  jsonb := nullif(current_setting('headgate.change', true), '')::jsonb;
+  verb    text := CASE TG_OP WHEN 'INSERT' THEN 'inserted' WHEN 'UPDATE' THEN 'updated' ELSE 'deleted' END;
+  keys    jsonb;
+  subject text;
+  data    bytea;
+BEGIN
+  IF change ->> 'of' IS DISTINCT FROM TG_RELID || ' ' || TG_OP THEN
+    RAISE EXCEPTION 'headgate: the trigger headgate_as_json of % did not run before headgate_capture', TG_ARGV[0]
+      USING ERRCODE = 'HG112', HINT = 'Watch the table again: headgate outbox watch TABLE.';
+  END IF;
+  PERFORM set_config('headgate.change', '', true); -- it counts once
+  SELECT jsonb_object_agg(c, change -> CASE TG_OP WHEN 'DELETE' THEN 'before' ELSE 'after' END -> c) INTO keys FROM unnest(TG_ARGV[2]::text[]) c;
+  data := convert_to(jsonb_build_object('table', TG_ARGV[0], 'change', lower(TG_OP), 'key', keys, 'before', change -> 'before', 'after', change -> 'after')::text, 'UTF8');
+  IF octet_length(data) > 6291456 THEN
+    RAISE EXCEPTION 'headgate: the event of this change of % would have % bytes; at most 6291456 are possible', TG_ARGV[0], octet_length(data)
       USING ERRCODE = 'HG102', HINT = 'Keep large content in a table that is not watched.';
   END IF;
   -- No subject rather than one that no event may have.
@@ -154,6 +182,8 @@ BEGIN
     RAISE EXCEPTION 'headgate: % has no primary key, so that its rows have no order key', rel.name USING ERRCODE = 'HG106';
   END IF;
   PERFORM headgate.unwatch(watched);
+  -- Triggers run in the order of their names.
+  EXECUTE format('CREATE TRIGGER headgate_as_json AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION headgate.as_json()', watched);
   EXECUTE format('CREATE TRIGGER headgate_capture AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION headgate.capture(%L, %L, %L)',
     watched, rel.name, prefix, columns);
   -- A statement trigger does not reach the partitions by itself.
@@ -167,6 +197,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   part regclass;
 BEGIN
+  EXECUTE format('DROP TRIGGER IF EXISTS headgate_as_json ON %s', watched);
   EXECUTE format('DROP TRIGGER IF EXISTS headgate_capture ON %s', watched);
   FOR part IN SELECT relid FROM pg_partition_tree(watched) UNION SELECT watched LOOP
     EXECUTE format('DROP TRIGGER IF EXISTS headgate_truncate ON %s', part);
@@ -224,10 +255,27 @@ BEGIN
 END $$;
 
 REVOKE ALL ON FUNCTION headgate.cause(), headgate.emit_event(text, text, text, text, text, jsonb, bytea), headgate.new_id(),
-  headgate.emit(text, jsonb, text, text), headgate.set_cause(text), headgate.capture(), headgate.refuse_truncate(),
+  headgate.emit(text, jsonb, text, text), headgate.set_cause(text), headgate.as_json(), headgate.capture(), headgate.refuse_truncate(),
   headgate.watch(regclass, text), headgate.unwatch(regclass), headgate.maintain(interval) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION headgate.emit(text, jsonb, text, text), headgate.set_cause(text), headgate.new_id(),
   headgate.emit_event(text, text, text, text, text, jsonb, bytea) TO headgate_writer;
 GRANT SELECT ON headgate.outbox, headgate.outbox_rest, headgate.installation TO headgate_relay;
 GRANT SELECT, INSERT, UPDATE ON headgate.relay_state TO headgate_relay;
 GRANT EXECUTE ON FUNCTION headgate.maintain(interval) TO headgate_relay;
+
+-- Tables that were watched by an earlier revision have the second trigger alone.
+DO $$
+DECLARE
+  t record;
+BEGIN
+  FOR t IN SELECT tgrelid::regclass AS rel, tgenabled FROM pg_trigger c
+    WHERE tgname = 'headgate_capture' AND tgparentid = 0 AND tgfoid = 'headgate.capture()'::regprocedure
+      AND NOT EXISTS (SELECT FROM pg_trigger x WHERE x.tgrelid = c.tgrelid AND x.tgname = 'headgate_as_json')
+    ORDER BY tgrelid
+  LOOP
+    EXECUTE format('CREATE TRIGGER headgate_as_json AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION headgate.as_json()', t.rel);
+    IF t.tgenabled IN ('A', 'R') THEN -- somebody changed it; the first goes with it
+      EXECUTE format('ALTER TABLE %s ENABLE %s TRIGGER headgate_as_json', t.rel, CASE t.tgenabled WHEN 'A' THEN 'ALWAYS' ELSE 'REPLICA' END);
+    END IF;
+  END LOOP;
+END $$;

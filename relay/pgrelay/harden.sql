@@ -1,5 +1,6 @@
 -- Messages in the log are the relay's alone; by name, since PostgreSQL 17 gave
 -- the functions an argument more.
+SET LOCAL search_path = pg_catalog, pg_temp;
 DO $$
 DECLARE
   f regprocedure;

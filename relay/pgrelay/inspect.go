@@ -59,9 +59,9 @@ type State struct {
 
 // Inspect reads the state of an outbox. Errors as of [Source.Open].
 func Inspect(ctx context.Context, url string) (State, error) {
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := connect(ctx, url)
 	if err != nil {
-		return State{}, unreachable(err)
+		return State{}, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	return inspect(ctx, conn)
@@ -182,16 +182,17 @@ var checks = [...]check{
 		"Watch the table again: headgate outbox watch TABLE.",
 	},
 	{
-		"error", `SELECT 'the trigger of watched table ' || tgrelid::regclass || ' is disabled' FROM pg_trigger WHERE tgname = 'headgate_capture' AND tgenabled = 'D'`,
-		"ALTER TABLE … ENABLE TRIGGER headgate_capture;",
+		"error", `SELECT 'the trigger ' || tgname || ' of watched table ' || tgrelid::regclass || ' is disabled' FROM pg_trigger
+			WHERE tgname IN ('headgate_as_json', 'headgate_capture') AND tgenabled = 'D'`,
+		"ALTER TABLE … ENABLE TRIGGER …;",
 	},
 }
 
 // Doctor returns everything that is wrong with an outbox.
 func Doctor(ctx context.Context, url string) ([]Finding, error) {
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := connect(ctx, url)
 	if err != nil {
-		return nil, unreachable(err)
+		return nil, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	s, err := inspect(ctx, conn)
@@ -338,9 +339,9 @@ func Replay(ctx context.Context, url string, f ReplayFilter, dryRun bool) (int64
 	if err := f.Check(); err != nil {
 		return 0, err
 	}
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := connect(ctx, url)
 	if err != nil {
-		return 0, unreachable(err)
+		return 0, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	if _, err := readInstallation(ctx, conn); err != nil {
@@ -398,22 +399,26 @@ func where(f ReplayFilter) (string, []any) {
 // PREFIX.updated and PREFIX.deleted. Tables that cannot be watched without gaps
 // are refused with the reason (invalid_argument).
 func Watch(ctx context.Context, url, table, prefix string) error {
-	return call(ctx, url, `SELECT headgate.watch($1::text::regclass, $2)`, table, prefix)
+	return call(ctx, url, `SELECT headgate.watch($1::pg_catalog.text::pg_catalog.regclass, $2)`, table, prefix)
 }
 
 // Unwatch ends the watch of a table.
 func Unwatch(ctx context.Context, url, table string) error {
-	return call(ctx, url, `SELECT headgate.unwatch($1::text::regclass)`, table)
+	return call(ctx, url, `SELECT headgate.unwatch($1::pg_catalog.text::pg_catalog.regclass)`, table)
 }
 
 func call(ctx context.Context, url, sql string, args ...any) error {
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := connect(ctx, url)
 	if err != nil {
-		return unreachable(err)
+		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	if _, err := readInstallation(ctx, conn); err != nil {
 		return err
+	}
+	// The table's name is looked up as the caller's session does.
+	if _, err := conn.Exec(ctx, `RESET search_path`); err != nil {
+		return sqlError("asking the server", err)
 	}
 	if _, err := conn.Exec(ctx, sql, args...); err != nil {
 		return refusal(err)

@@ -21,7 +21,7 @@ const SchemaVersion = 1
 // Revision is that of the functions beside them, raised with every change of
 // what Install makes. Relays and writers of every revision work with those of
 // every other; [Install] brings a database up to it.
-const Revision = 6
+const Revision = 7
 
 // Publication is the name of the publication that the relay reads.
 const Publication = "headgate_outbox"
@@ -215,9 +215,9 @@ func newerRevision(have int) error {
 // Preview returns what [Install] would run; empty when it would do nothing.
 // Errors as of Install.
 func Preview(ctx context.Context, url string, o InstallOptions) (string, error) {
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := connect(ctx, url)
 	if err != nil {
-		return "", unreachable(err)
+		return "", err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	p, err := o.plan(ctx, conn)
@@ -234,9 +234,9 @@ func Preview(ctx context.Context, url string, o InstallOptions) (string, error) 
 // also when writers keep their transactions open, and conflict for a newer
 // version or a slot that exists.
 func Install(ctx context.Context, url string, o InstallOptions) error {
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := connect(ctx, url)
 	if err != nil {
-		return unreachable(err)
+		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	for attempt := 1; ; attempt++ {

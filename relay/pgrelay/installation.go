@@ -12,6 +12,19 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
+// connect connects whoever looks after an outbox, often a superuser: what has no
+// schema in a statement is the server's, and not looked up where others may write.
+func connect(ctx context.Context, url string) (*pgx.Conn, error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	if _, err := conn.Exec(ctx, `SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)`); err != nil {
+		return nil, errors.Join(sqlError("asking the server", err), conn.Close(context.WithoutCancel(ctx)))
+	}
+	return conn, nil
+}
+
 // checkServer refuses what cannot hold an outbox, and returns the version of the
 // server as 170005.
 func checkServer(ctx context.Context, conn *pgx.Conn) (version int, err error) {

@@ -1,3 +1,42 @@
+-- No name here may be looked up in a schema that others write to.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
+-- Functions here run with the rights of whoever installs them, and call each
+-- other. Whoever owns the schema, or one of them, could put others in their place.
+DO $$
+DECLARE
+  other record;
+BEGIN
+  SELECT what, rolname AS owner INTO other FROM (
+    SELECT 'schema headgate' AS what, nspowner AS owner FROM pg_namespace WHERE nspname = 'headgate'
+    UNION ALL
+    SELECT 'function ' || p.oid::regprocedure, proowner FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace
+    WHERE nspname = 'headgate' AND proname IN ('cause', 'emit_event', 'new_id', 'emit', 'set_cause', 'as_json', 'capture', 'refuse_truncate', 'watch', 'unwatch', 'maintain')
+  ) o JOIN pg_roles r ON r.oid = o.owner WHERE rolname <> current_user AND NOT rolsuper ORDER BY what DESC LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'headgate: % belongs to %, who could replace what runs with the rights of %: give it to that role (ALTER … OWNER TO), or remove it', other.what, other.owner, current_user
+      USING ERRCODE = '42501';
+  END IF;
+END $$;
+
+-- Watched tables of before revision 7 get a trigger, in functions.sql. Their locks
+-- come first, and all within less than the second after which the server looks for
+-- a deadlock: else that could end a writer instead of this.
+DO $$
+DECLARE
+  t     regclass;
+  until timestamptz;
+BEGIN
+  FOR t IN SELECT tgrelid::regclass FROM pg_trigger c
+    WHERE tgname = 'headgate_capture' AND tgparentid = 0 AND tgfoid = 'headgate.capture()'::regprocedure
+      AND NOT EXISTS (SELECT FROM pg_trigger x WHERE x.tgrelid = c.tgrelid AND x.tgname = 'headgate_as_json')
+    ORDER BY tgrelid
+  LOOP
+    EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', t);
+    until := coalesce(until, clock_timestamp() + interval '700 milliseconds');
+    PERFORM set_config('lock_timeout', greatest(1, floor(extract(epoch FROM until - clock_timestamp()) * 1000))::text, true);
+  END LOOP;
+END $$;
 -- From revision 1, whose tables lack these. Where the table of events is changed,
 -- writers wait from there to the end of this transaction, which is soon.
 ALTER TABLE headgate.installation ADD COLUMN IF NOT EXISTS revision integer NOT NULL DEFAULT 1;

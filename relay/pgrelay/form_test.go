@@ -23,7 +23,8 @@ func TestRowsAreTheSameInEveryForm(t *testing.T) {
 	r.exec(`SELECT headgate.emit_event('bytes', 'order.placed', NULL, NULL, NULL, NULL, '\x00ff5c78')`)
 	r.exec(`INSERT INTO headgate.outbox (id, role, type, origin, data, created) VALUES ('change', 'headgate', 'order.placed', 'change', '{}', '1999-12-31 23:59:59.000001+00')`)
 	r.exec(`INSERT INTO headgate.outbox (id, role, type, attributes, data) VALUES ('odd', 'headgate', 'order.placed', '[1]', '\xff')`)
-	const rows = 6
+	r.exec(`INSERT INTO headgate.outbox (id, role, type, attributes, data, created) VALUES ('round', 'headgate', 'order.placed', '[1]', '\xff', '2026-01-31 12:00:00.25+00')`)
+	const rows = 7
 	last := func(all []relay.Done) map[int64]relay.Row {
 		m := map[int64]relay.Row{}
 		for _, d := range all {
@@ -63,5 +64,30 @@ func TestRowsAreTheSameInEveryForm(t *testing.T) {
 	}
 	if got := inBinary[5].Written; !got.Equal(time.Date(1999, 12, 31, 23, 59, 59, 1000, time.UTC)) {
 		t.Errorf("the fifth row was written at %v", got)
+	}
+}
+
+// A type without a binary form, in the outbox or in another table that somebody
+// added to the publication, costs one session.
+func TestTypesWithoutBinaryForm(t *testing.T) {
+	for name, ddl := range map[string]string{
+		"array":            `ALTER TABLE headgate.outbox ADD COLUMN extra aclitem[] DEFAULT '{=r/headgate}'`,
+		"composite":        `CREATE TYPE public.pair AS (a aclitem, b int); ALTER TABLE headgate.outbox ADD COLUMN extra public.pair DEFAULT '(=r/headgate,1)'`,
+		"of another table": `CREATE TABLE public.other (a aclitem[]); ALTER PUBLICATION headgate_outbox ADD TABLE public.other; INSERT INTO public.other VALUES ('{=r/headgate}')`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, pgtest.URL(t))
+			x := r.run(nil)
+			r.emit(1, 10)
+			x.Wait(t, 10)
+			pgtest.Exec(t, r.db, ddl)
+			r.emit(11, 20)
+			r.until("all are stored", func() bool { return len(r.Stored()) >= 20 })
+			r.Verify(20)
+			if s := x.Status(); s.Sessions != 2 {
+				t.Errorf("%d sessions were needed", s.Sessions)
+			}
+			x.Stop()
+		})
 	}
 }

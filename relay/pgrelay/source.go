@@ -38,7 +38,8 @@ type Config struct {
 // Source reads one database. It implements [relay.Source].
 type Source struct {
 	cfg Config
-	// asText: a column was found to have a type of which only the text is known.
+	// asText: a column was found to have a type of which only the text is known, or
+	// which has no other form.
 	// It stays so: older parts of the log may hold it even when it is gone.
 	asText atomic.Bool
 }

@@ -80,6 +80,11 @@ func (s *Source) pluginArgs() []string {
 // server reads.
 const undefinedObject = "42704"
 
+// undefinedFunction is the SQLSTATE of a value that has no binary form: of a type
+// without a send function, or made of one. It may be of any table in the
+// publication, also of one that is none of ours.
+const undefinedFunction = "42883"
+
 // skipped reports whether the server leaves rows out, for want of the
 // publication where it reads: since PostgreSQL 18 that is a warning, ahead of
 // what follows, where it was an error before. Words are translated, names are
@@ -115,6 +120,9 @@ func (x *session) sameSlot(ctx context.Context) error {
 // as of each row, so that one made after the slot stops at the rows between for
 // ever: those are read from the table.
 func (x *session) refused(ctx context.Context, e *pgconn.PgError) error {
+	if e.Code == undefinedFunction && !x.src.asText.Swap(true) {
+		return fmt.Errorf("pgrelay: the stream is read as text from now on: %w", sqlError("reading the log", e))
+	}
 	if e.Code != undefinedObject {
 		return sqlError("reading the log", e)
 	}

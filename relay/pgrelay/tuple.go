@@ -144,12 +144,17 @@ func (s *streamed) get(c column) ([]byte, bool) {
 	case oidInt8:
 		return strconv.AppendInt(nil, int64(binary.BigEndian.Uint64(v.data)), 10), true
 	case oidTimestamptz:
-		return timeOf(int64(binary.BigEndian.Uint64(v.data))).AppendFormat(nil, "2006-01-02 15:04:05.999999-07"), true
+		return timeOf(int64(binary.BigEndian.Uint64(v.data))).AppendFormat(nil, timeLayout), true
 	case oidUUID:
 		d := hex.EncodeToString(v.data)
 		return []byte(d[:8] + "-" + d[8:12] + "-" + d[12:16] + "-" + d[16:20] + "-" + d[20:]), true
 	case oidJSONB:
 		return v.data[1:], true
+	}
+	if c == colCreated { // the server leaves zeros out that the table is read with
+		if at := parseTime(string(v.data)); !at.IsZero() {
+			return at.AppendFormat(nil, timeLayout), true
+		}
 	}
 	return v.data, true
 }
@@ -182,6 +187,10 @@ func (s *streamed) payload() ([]byte, bool, error) {
 	data, err := fromHex(v.data)
 	return data, true, err
 }
+
+// timeLayout is how times are told of rows that cannot be read, wherever they come
+// from.
+const timeLayout = "2006-01-02 15:04:05.000000-07"
 
 // created implements [columns].
 func (s *streamed) created() time.Time {

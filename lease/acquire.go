@@ -168,15 +168,15 @@ func (s *Service) try(ctx context.Context, p *headgate.Principal, r *Request) ([
 	if err != nil {
 		return nil, headgate.NewError(headgate.CodeInternal, "no randomness for a nonce: %v", err)
 	}
-	var rows []store.Lease
+	var rows, taken []store.Lease
 	var now time.Time
-	took, same := 0, false
+	same := false
 	err = s.cfg.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
-		rows, refusal, took, same = rows[:0], nil, 0, false
+		rows, taken, refusal, same = rows[:0], taken[:0], nil, false
 		if now, err = tx.Leases.Now(ctx); err != nil {
 			return err
 		}
-		return s.grantAll(ctx, tx, p, r, nonces, now, &rows, &refusal, &took, &same)
+		return s.grantAll(ctx, tx, p, r, nonces, now, &rows, &taken, &refusal, &same)
 	})
 	if err != nil {
 		return nil, err
@@ -184,14 +184,14 @@ func (s *Service) try(ctx context.Context, p *headgate.Principal, r *Request) ([
 	if refusal != nil { // a clock that went back was put right, and no more
 		return nil, refusal
 	}
-	return s.granted(rows, now, took, same)
+	return s.granted(rows, taken, now, same)
 }
 
 // grantAll grants within a transaction. What is held is no error of the
 // transaction when it mends a row whose end is further off than its TTL.
 func (s *Service) grantAll(
 	ctx context.Context, tx *store.Tx, p *headgate.Principal, r *Request, nonces []byte, now time.Time,
-	rows *[]store.Lease, refusal **headgate.Error, took *int, same *bool,
+	rows, taken *[]store.Lease, refusal **headgate.Error, same *bool,
 ) error {
 	var old []store.Lease
 	var standing []headgate.HeldLease
@@ -249,7 +249,7 @@ func (s *Service) grantAll(
 	}
 	for i := range old {
 		if old[i].Holder != "" {
-			*took++
+			*taken = append(*taken, old[i])
 		}
 		l := s.grantOf(&old[i], p, r, nonces[i*nonceSize:(i+1)*nonceSize], now)
 		if err := tx.Leases.Grant(ctx, l); err != nil {
@@ -283,11 +283,15 @@ func (s *Service) grantOf(old *store.Lease, p *headgate.Principal, r *Request, n
 	return l
 }
 
-// granted is what was committed, with tokens.
-func (s *Service) granted(rows []store.Lease, now time.Time, took int, same bool) ([]Grant, error) {
+// granted is what was committed, with tokens. The targets of leases that were
+// taken over are told of their end.
+func (s *Service) granted(rows, taken []store.Lease, now time.Time, same bool) ([]Grant, error) {
 	if !same {
 		s.stats.Granted.Add(uint64(len(rows)))
-		s.stats.Takeovers.Add(uint64(took))
+		s.stats.Takeovers.Add(uint64(len(taken)))
+	}
+	for i := range taken {
+		s.over(&taken[i])
 	}
 	out := make([]Grant, len(rows))
 	for i := range rows {

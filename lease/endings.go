@@ -3,8 +3,6 @@ package lease
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -15,31 +13,24 @@ import (
 const (
 	// endEvery is how often the leases that targets know of are looked at.
 	endEvery = time.Second
-	// endsAtOnce bounds the ends that are told of beside each other.
-	endsAtOnce = 4
-	// endTries bounds how often a target is told of one end, with pauses that
-	// begin at endEvery and double: about a minute.
-	endTries = 7
-	// endsARound bounds the ends that are told of before leases are looked at
-	// again: a target that hangs takes sealTime for each.
-	endsARound = 64
-	// maxEndings bounds the leases that are remembered here.
+	// maxEndings bounds the leases that are remembered here, and the ends that
+	// wait for one target.
 	maxEndings = 1 << 16
 )
 
 // endings tells the targets that a lease was sealed at of an end that nobody
 // waits for: that it was released, taken over, or ran out. It tells of ends
 // alone that the store has committed, so that nothing that could still be
-// renewed is refused by a target.
+// renewed is refused by a target. Each target has a queue of its own, so that
+// none waits for another.
 //
 // It lives in memory. An end that was not told when the process died is one
 // that the target learns of from the next grant that is sealed there; leases
 // that stood are found again at the start.
 type endings struct {
-	mu    sync.Mutex
-	stand map[string]standingGrant
-	ended map[string]*endedLease
-	wake  chan struct{}
+	mu     sync.Mutex
+	stand  map[string]standingGrant
+	queues map[string]*endQueue // by target
 }
 
 // standingGrant is a sealed grant that has not ended, as far as is known.
@@ -50,25 +41,19 @@ type standingGrant struct {
 	look   time.Time // when it may have to be ended
 }
 
-// endedLease is a grant that ended, and who has not heard of it.
-type endedLease struct {
-	epoch  int64
-	sealed []string
-	tries  int
-	due    time.Time
-}
-
 // stands notes a sealed grant, and when it may have to be ended. It reports
 // whether there was room. Whole: every target was told of the grant.
 func (e *endings) stands(l *store.Lease, look time.Duration, whole bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	at, known := e.stand[l.Resource]
+	room := true
 	switch {
 	case known && at.epoch > l.Epoch:
 		return true
-	case known && at.epoch < l.Epoch && !e.add(l.Resource, at.epoch, at.sealed),
-		!known && len(e.stand) >= maxEndings:
+	case known && at.epoch < l.Epoch:
+		room = e.add(l.Resource, at.epoch, at.sealed)
+	case !known && len(e.stand) >= maxEndings:
 		return false
 	}
 	if e.stand == nil {
@@ -76,7 +61,7 @@ func (e *endings) stands(l *store.Lease, look time.Duration, whole bool) bool {
 	}
 	whole = whole || at.epoch == l.Epoch && at.whole
 	e.stand[l.Resource] = standingGrant{epoch: l.Epoch, sealed: l.Sealed, whole: whole, look: time.Now().Add(look)}
-	return true
+	return room
 }
 
 // whole reports whether it is known that every target was told of the grants.
@@ -101,29 +86,15 @@ func (e *endings) over(resource string, epoch int64, sealed []string) bool {
 	return e.add(resource, epoch, sealed)
 }
 
-// add is over under the lock. Targets that were not told of an earlier end are
-// told of this one.
+// add is over under the lock. Each target is told of the latest end alone.
 func (e *endings) add(resource string, epoch int64, sealed []string) bool {
-	was := e.ended[resource]
-	if len(sealed) == 0 || was != nil && was.epoch >= epoch {
-		return true
+	room := true
+	for _, target := range sealed {
+		if q := e.queues[target]; q != nil {
+			room = q.add(resource, epoch, time.Now()) && room
+		}
 	}
-	now := &endedLease{epoch: epoch, sealed: sealed, due: time.Now()}
-	switch {
-	case was != nil:
-		now.sealed = slices.Compact(slices.Sorted(slices.Values(slices.Concat(was.sealed, sealed))))
-	case len(e.ended) >= maxEndings:
-		return false
-	}
-	if e.ended == nil {
-		e.ended = map[string]*endedLease{}
-	}
-	e.ended[resource] = now
-	select {
-	case e.wake <- struct{}{}:
-	default: // it is awake already
-	}
-	return true
+	return room
 }
 
 // lapsed returns the grants that may have to be ended.
@@ -139,37 +110,7 @@ func (e *endings) lapsed() map[string]standingGrant {
 	return out
 }
 
-// due returns the ends that are to be told of now; all of them at the last.
-func (e *endings) due(last bool) map[string]*endedLease {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	out := map[string]*endedLease{}
-	for resource, at := range e.ended {
-		if last || !at.due.After(time.Now()) && len(out) < endsARound {
-			out[resource] = at
-		}
-	}
-	return out
-}
-
-// told notes who was told in vain, and reports whether that was the last time.
-func (e *endings) told(resource string, at *endedLease, failed []string) (gaveUp bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.ended[resource] != at {
-		return false // a later end took its place, and its targets
-	}
-	at.tries++
-	if len(failed) == 0 || at.tries >= endTries {
-		delete(e.ended, resource)
-		return len(failed) > 0
-	}
-	at.sealed, at.due = failed, time.Now().Add(endEvery<<(at.tries-1))
-	return false
-}
-
-// followEnds ends sealed leases that ran out, and tells targets of ends, until
-// ctx ends; then once more of those that are left.
+// followEnds ends sealed leases that ran out, until ctx ends.
 func (s *Service) followEnds(ctx context.Context) {
 	for s.findStanding(ctx) != nil {
 		if pause(ctx, nil, endEvery) != nil {
@@ -181,12 +122,8 @@ func (s *Service) followEnds(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), sealTime)
-			defer cancel()
-			s.tellEnds(last, s.endings.due(true))
 			return
 		case <-tick.C:
-		case <-s.endings.wake:
 		}
 		for resource, at := range s.endings.lapsed() {
 			if err := s.endLapsed(ctx, resource, at); err != nil && ctx.Err() == nil {
@@ -194,11 +131,14 @@ func (s *Service) followEnds(ctx context.Context) {
 				break // the store may be away: then of all of them
 			}
 		}
-		s.tellEnds(ctx, s.endings.due(false))
 	}
 }
 
-// findStanding looks which sealed leases stand, or ran out lately, after a start.
+// everHeld is before the end of every lease.
+var everHeld = time.UnixMicro(1)
+
+// findStanding looks after a start which sealed leases stand, or ran out and were
+// not ended, however long ago.
 func (s *Service) findStanding(ctx context.Context) error {
 	const page = 1000
 	after := ""
@@ -209,7 +149,7 @@ func (s *Service) findStanding(ctx context.Context) error {
 			if now, err = tx.Leases.Now(ctx); err != nil {
 				return err
 			}
-			rows, err = tx.Leases.List(ctx, store.LeaseFilter{After: after, Limit: page, HeldAt: now.Add(-MaxTTL)})
+			rows, err = tx.Leases.List(ctx, store.LeaseFilter{After: after, Limit: page, HeldAt: everHeld})
 			return err
 		})
 		if err != nil {
@@ -273,6 +213,9 @@ func (s *Service) stands(l *store.Lease, look time.Duration) { s.watched(l, look
 
 // watched is stands, of a grant that every target was told of if it is whole.
 func (s *Service) watched(l *store.Lease, look time.Duration, whole bool) {
+	if len(s.cfg.Seal) == 0 { // nobody looks, and no target could be told
+		return
+	}
 	if !s.endings.stands(l, look, whole) {
 		s.cfg.Log.Warn("a sealed lease is not watched for its end: too many stand", "resource", l.Resource, "targets", l.Sealed)
 	}
@@ -283,34 +226,9 @@ func (s *Service) over(l *store.Lease) {
 	if !s.endings.over(l.Resource, l.Epoch, l.Sealed) {
 		s.cfg.Log.Warn("targets are not told of the end of a lease: too many ends wait", "resource", l.Resource, "targets", l.Sealed)
 	}
-}
-
-// tellEnds tells targets of ends, some beside each other.
-func (s *Service) tellEnds(ctx context.Context, ends map[string]*endedLease) {
-	var all sync.WaitGroup
-	places := make(chan struct{}, endsAtOnce)
-	for resource, at := range ends {
-		places <- struct{}{}
-		all.Go(func() {
-			defer func() { <-places }()
-			s.tellEnd(ctx, resource, at)
-		})
-	}
-	all.Wait()
-}
-
-// tellEnd tells targets of one end. Those that a newer grant is sealed at learn
-// of it from that.
-func (s *Service) tellEnd(ctx context.Context, resource string, at *endedLease) {
-	s.endings.mu.Lock()
-	l := store.Lease{Resource: resource, Epoch: at.epoch, Sealed: slices.Clone(at.sealed)}
-	s.endings.mu.Unlock()
-	if now, _, err := s.look(ctx, resource); err == nil && now.Epoch > l.Epoch {
-		l.Sealed = slices.DeleteFunc(l.Sealed, func(name string) bool { return slices.Contains(now.Sealed, name) })
-	}
-	_, failed := s.tell(ctx, &l, false, time.Now().Add(sealTime))
-	names := slices.Sorted(maps.Keys(failed))
-	if s.endings.told(resource, at, names) {
-		s.cfg.Log.Warn("targets do not know that a lease has ended", "targets", names, "resource", resource, "epoch", l.Epoch, "error", failed[names[0]])
+	for _, name := range l.Sealed {
+		if _, known := s.cfg.Seal[name]; !known {
+			s.cfg.Log.Warn("a target is not told of the end of a lease: it is not configured any more", "resource", l.Resource, "target", name)
+		}
 	}
 }

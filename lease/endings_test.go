@@ -90,14 +90,14 @@ func TestUntoldEndIsLogged(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Second)
-		if text := log.String(); strings.Contains(text, "do not know") {
+		if text := log.String(); strings.Contains(text, "does not know") {
 			t.Errorf("given up after 30 s: %s", text)
 		}
 		time.Sleep(2 * time.Minute)
-		if text := log.String(); strings.Count(text, "targets do not know that a lease has ended") != 1 {
+		if text := log.String(); strings.Count(text, "a target does not know that leases have ended") != 1 {
 			t.Errorf("the log: %s", text)
 		}
-		if left := len(s.endings.due(true)) + len(s.endings.stand); left != 0 {
+		if left := len(s.endings.queues["one"].ends) + len(s.endings.stand); left != 0 {
 			t.Errorf("%d are remembered still", left)
 		}
 	})
@@ -215,7 +215,7 @@ func TestEndsAreToldAtTheLast(t *testing.T) {
 
 // TestEndingsAreBounded: beyond the bound nothing is kept, and it is said.
 func TestEndingsAreBounded(t *testing.T) {
-	e := endings{wake: make(chan struct{}, 1)}
+	e := endings{queues: newEndQueues(map[string]Target{"x": {}, "y": {}})}
 	name := strconv.Itoa
 	for i := range maxEndings {
 		if !e.stands(&store.Lease{Resource: name(i), Epoch: 1, Sealed: []string{"x"}}, time.Hour, false) || !e.over("o"+name(i), 1, []string{"x"}) {
@@ -228,7 +228,9 @@ func TestEndingsAreBounded(t *testing.T) {
 	if !e.over("o"+name(0), 2, []string{"y"}) {
 		t.Error("a later end of the same lease has no room")
 	}
-	if at := e.ended["o"+name(0)]; at.epoch != 2 || strings.Join(at.sealed, " ") != "x y" {
-		t.Errorf("%+v", at)
+	for target, epoch := range map[string]int64{"x": 1, "y": 2} {
+		if at := e.queues[target].ends["o"+name(0)]; at == nil || at.epoch != epoch {
+			t.Errorf("%s is told of %+v", target, at)
+		}
 	}
 }

@@ -94,6 +94,9 @@ func (s *Service) Renew(ctx context.Context, p *headgate.Principal, resource, to
 		s.stats.Late.Add(1)
 	}
 	s.seen.raise(l.Resource, l.Epoch)
+	if len(l.Sealed) > 0 {
+		s.stands(&l, lapse(&l).Sub(now))
+	}
 	again, err := s.token(&l, now)
 	return Renewed{Resource: l.Resource, Epoch: l.Epoch, Token: again, ExpiresIn: l.Expires.Sub(now), Late: late}, err
 }

@@ -100,7 +100,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	cfg.PrincipalWaiters = cmp.Or(cfg.PrincipalWaiters, 1000)
 	cfg.Superseded = cmp.Or(cfg.Superseded, 1<<16)
 	s := &Service{cfg: cfg}
-	s.endings.wake = make(chan struct{}, 1)
+	s.endings.queues = newEndQueues(cfg.Seal)
 	s.seen.limit = int64(cfg.Superseded)
 	s.queue.init(cfg.Waiters, cfg.PrincipalWaiters)
 	if err := s.openKeys(ctx); err != nil {
@@ -121,6 +121,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer all.Wait()
 	if len(s.cfg.Seal) > 0 {
 		all.Go(func() { s.followEnds(ctx) })
+		all.Go(func() { s.tellEnds(ctx) })
 	}
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()

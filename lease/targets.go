@@ -49,24 +49,11 @@ func (s *Service) tellTargets(ctx context.Context, l *store.Lease, end bool, unt
 
 // tell seals the targets of a lease that has ended, and returns which sessions
 // were ended, and who could not be told and why.
-//
-// They are sealed with the epoch that follows the one that ended and a nonce
-// that nobody knows: the epoch that the lease has by now may be that of another
-// holder, who seals with a nonce of its own.
 func (s *Service) tell(ctx context.Context, l *store.Lease, end bool, until time.Time) (sessions []headgate.BlockingSession, failed map[string]error) {
 	if len(l.Sealed) == 0 {
 		return nil, nil
 	}
-	f := Fence{Resource: l.Resource, Epoch: l.Epoch + 1, Nonce: make([]byte, nonceSize), Holder: OwnAudience}
-	s.randMu.Lock()
-	_, err := io.ReadFull(s.cfg.Rand, f.Nonce)
-	s.randMu.Unlock()
-	if now, _, gone := s.look(ctx, l.Resource); err == nil {
-		err = gone
-		if gone == nil && now.Epoch == f.Epoch && now.Holder != "" {
-			err = headgate.NewError(headgate.CodeConflict, "the next epoch is another holder's")
-		}
-	}
+	f, err := s.endFence(ctx, l)
 	ctx, cancel := context.WithTimeout(ctx, max(time.Until(until), sealTime))
 	defer cancel()
 	ended, errs := make([][]headgate.BlockingSession, len(l.Sealed)), make([]error, len(l.Sealed))
@@ -82,11 +69,37 @@ func (s *Service) tell(ctx context.Context, l *store.Lease, end bool, until time
 	failed = map[string]error{}
 	for k, name := range l.Sealed {
 		sessions = append(sessions, ended[k]...)
-		switch headgate.CodeOf(errs[k]) {
-		case "", headgate.CodeStaleFence, headgate.CodeFenceConflict: // one or the other, it knows of something newer
-		default:
+		if errs[k] != nil && !knowsNewer(errs[k]) {
 			failed[name] = errs[k]
 		}
 	}
 	return sessions, failed
+}
+
+// endFence is what targets are sealed with when a lease has ended: the epoch that
+// follows the one that ended and a nonce that nobody knows. The epoch that the
+// lease has by now may be that of another holder, who seals with a nonce of its
+// own.
+func (s *Service) endFence(ctx context.Context, l *store.Lease) (Fence, error) {
+	f := Fence{Resource: l.Resource, Epoch: l.Epoch + 1, Nonce: make([]byte, nonceSize), Holder: OwnAudience}
+	s.randMu.Lock()
+	_, err := io.ReadFull(s.cfg.Rand, f.Nonce)
+	s.randMu.Unlock()
+	if err != nil {
+		return f, err
+	}
+	now, _, err := s.look(ctx, l.Resource)
+	if headgate.CodeOf(err) == headgate.CodeNotFound { // of a store that was restored: nobody has it
+		return f, nil
+	}
+	if err == nil && now.Epoch == f.Epoch && now.Holder != "" {
+		err = headgate.NewError(headgate.CodeConflict, "the next epoch is another holder's")
+	}
+	return f, err
+}
+
+// knowsNewer: the target refuses an end because it has heard of something later.
+func knowsNewer(err error) bool {
+	code := headgate.CodeOf(err)
+	return code == headgate.CodeStaleFence || code == headgate.CodeFenceConflict
 }

@@ -158,7 +158,7 @@ func (x *session) upkeep(ctx context.Context) {
 func (x *session) maintain(ctx context.Context) (dropped []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, upkeepWithin)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, x.cfg.URL)
+	conn, err := connectSQL(ctx, x.cfg.URL)
 	if err != nil {
 		return nil, unreachable(err)
 	}

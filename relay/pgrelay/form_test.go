@@ -91,3 +91,28 @@ func TestTypesWithoutBinaryForm(t *testing.T) {
 		})
 	}
 }
+
+// Settings of the database change nothing of what is read: neither from the log,
+// in binary form or as text, nor from the table.
+func TestSettingsOfTheDatabaseChangeNoValue(t *testing.T) {
+	for _, setting := range []string{`client_encoding = 'LATIN1'`, `bytea_output = 'escape'`, `default_transaction_read_only = on`, `DateStyle = 'German'`} {
+		t.Run(setting, func(t *testing.T) {
+			r := newRig(t, pgtest.URL(t))
+			name := r.connect().Config().Database
+			emit := `SELECT headgate.emit('order.placed', jsonb_build_object('n', 1, 'c', chr(28450)), chr(233), 'a' || chr(195) || chr(169))`
+			r.exec(emit)
+			r.exec(`CREATE DOMAIN public.label AS text`)
+			r.exec(`ALTER TABLE headgate.outbox ALTER COLUMN subject TYPE public.label`)
+			r.exec(emit) // as text
+			pgtest.Exec(t, pgtest.URL(t), `ALTER DATABASE `+name+` SET `+setting)
+			x := r.run(nil)
+			r.until("both are stored", func() bool { return len(r.Stored()) >= 2 })
+			x.Stop()
+			for _, s := range r.Stored() {
+				if e := s.Event; e.Key != "\u00e9" || e.Subject != "a\u00c3\u00a9" || string(e.Data) != "{\"c\": \"\u6f22\", \"n\": 1}" {
+					t.Errorf("stored is %q %q %q", e.Key, e.Subject, e.Data)
+				}
+			}
+		})
+	}
+}

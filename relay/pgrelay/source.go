@@ -112,7 +112,7 @@ func (x *session) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectWithin)
 	defer cancel()
 	var err error
-	if x.sql, err = pgx.Connect(ctx, x.cfg.URL); err != nil {
+	if x.sql, err = connectSQL(ctx, x.cfg.URL); err != nil {
 		return unreachable(err)
 	}
 	if err := trustNoPath(ctx, x.sql); err != nil {
@@ -158,6 +158,29 @@ func trustNoPath(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
+// connectSQL opens a connection whose values have the form that is read here,
+// whatever the database or the role is set to.
+func connectSQL(ctx context.Context, url string) (*pgx.Conn, error) {
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	fixForm(cfg.RuntimeParams)
+	return pgx.ConnectConfig(ctx, cfg)
+}
+
+// fixForm settles the form of values, as a connection's own settings do against
+// those of the database and the role.
+func fixForm(params map[string]string) {
+	params["client_encoding"] = "UTF8"
+	params["bytea_output"] = "hex"
+	params["datestyle"] = "ISO"
+	params["intervalstyle"] = "postgres"
+	params["extra_float_digits"] = "1"
+	params["default_transaction_read_only"] = "off"
+	params["default_transaction_isolation"] = "read committed"
+}
+
 // connectReplication opens a connection that can stream. Poolers cannot hand
 // one out: they are told from servers by that.
 func connectReplication(ctx context.Context, url string) (*pgconn.PgConn, pglogrepl.IdentifySystemResult, error) {
@@ -167,7 +190,7 @@ func connectReplication(ctx context.Context, url string) (*pgconn.PgConn, pglogr
 	}
 	cfg.RuntimeParams["replication"] = "database"
 	cfg.RuntimeParams["application_name"] = "headgate-relay"
-	cfg.RuntimeParams["datestyle"] = "ISO"
+	fixForm(cfg.RuntimeParams)
 	cfg.RuntimeParams["client_min_messages"] = "warning" // also where the role has it otherwise: see skipped
 	cfg.RuntimeParams["timezone"] = "UTC"
 	conn, err := pgconn.ConnectConfig(ctx, cfg)

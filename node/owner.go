@@ -165,6 +165,7 @@ type owned struct {
 	name    string // as which the store owns them
 	owner   string // of the streams while this node runs
 	keeping atomic.Bool
+	lost    atomic.Bool               // to another store
 	checked atomic.Pointer[time.Time] // when the last answered question was asked
 }
 
@@ -238,6 +239,7 @@ func (n *Node) keepStreams(ctx context.Context) error {
 		case <-tick.C:
 		}
 		if err := n.checkOwner(ctx, ""); headgate.CodeOf(err) == headgate.CodeStreamsForeign {
+			n.owned.lost.Store(true)
 			return err
 		}
 	}
@@ -253,10 +255,13 @@ func (o *owned) unheard() (since time.Time, long bool) {
 	return *at, time.Since(*at) > ownStale
 }
 
-// mayGrant refuses new leases while it is unknown for too long whose the streams
-// are: a store that adopted them would grant the same ones. Those that stand are
+// mayGrant refuses new leases once the streams are another store's, and while it
+// is unknown for too long whose they are: a store that adopted them would grant the same ones. Those that stand are
 // renewed: a broker that is away must not end what others do meanwhile.
 func (n *Node) mayGrant() error {
+	if n.owned.lost.Load() { // while the node ends
+		return headgate.NewError(headgate.CodeUnavailable, "the broker's streams are another store's, which grants this lease from now on")
+	}
 	since, long := n.owned.unheard()
 	if !long || !n.owned.keeping.Load() {
 		return nil

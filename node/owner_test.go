@@ -77,6 +77,9 @@ func TestStreamsOfAnotherStoreEndTheNode(t *testing.T) {
 	if _, err := http.Get("http://" + ln.Addr().String() + "/healthz"); err == nil {
 		t.Error("the node that ended answers")
 	}
+	if err := n.mayGrant(); headgate.CodeOf(err) != headgate.CodeUnavailable {
+		t.Errorf("a node whose streams are another store's may grant leases: %v", err)
+	}
 }
 
 // TestUnheardOwnerIsAFinding: doctor says when it could not be asked for long

@@ -157,6 +157,15 @@ var checks = [...]check{
 		"Run the relay: what was written before the publication is read from the table. Beside the slot of another database that lags behind, a new slot looks older than it is: then there is nothing to read, and the warning goes once the relay runs.",
 	},
 	{
+		"error", `SELECT 'the encoding of the database is SQL_ASCII: nothing says that its text is UTF-8, and what is not goes to quarantine' WHERE current_setting('server_encoding') = 'SQL_ASCII'`,
+		"Move the database to one with ENCODING UTF8.",
+	},
+	{
+		"error", `SELECT count(*) || ' row(s) of headgate.outbox have transaction numbers of another server, of which they were restored: a repair does not read them' FROM headgate.outbox
+			WHERE NOT pg_visible_in_snapshot(xid, pg_current_snapshot()) HAVING count(*) > 0`,
+		"If they were not published there, write them anew beside the running relay: headgate outbox replay.",
+	},
+	{
 		"error", `SELECT 'the role ' || current_user || ' may not replicate' FROM pg_roles WHERE rolname = current_user AND NOT rolreplication AND NOT rolsuper`,
 		"ALTER ROLE … REPLICATION;",
 	},

@@ -266,3 +266,16 @@ func TestTrap31DoctorFindsAYoungPublication(t *testing.T) {
 	r.Verify(30)
 	x.Stop()
 }
+
+func TestDoctorNamesRestoredRows(t *testing.T) {
+	r := newRig(t, pgtest.URL(t))
+	r.emit(1, 10)
+	const said = "transaction numbers of another server"
+	if f := r.findings(said); len(f) > 0 {
+		t.Errorf("the doctor says of rows of this server: %+v", f)
+	}
+	r.exec(`UPDATE headgate.outbox SET xid = (pg_current_xact_id()::text::bigint + 1000000)::text::xid8`) // as a dump of another server has them
+	if f := r.findings(said); len(f) != 1 || f[0].Severity != "error" {
+		t.Errorf("the doctor says %+v", f)
+	}
+}

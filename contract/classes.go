@@ -1,6 +1,8 @@
 package contract
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"sort"
@@ -41,8 +43,35 @@ const (
 const (
 	minClassVisits = 6       // of schemas, from which on they are worth it
 	maxClasses     = 1 << 13 // of one schema
-	maxClassWork   = 1 << 19 // schemas asked while those of one contract are found
 )
+
+// What finding the classes of one contract, and what else is prepared to spare
+// values their schemas, may take: so much, and more for every byte of the
+// schema. A unit is a schema asked about a class, some 40 ns. What is left over
+// is not prepared, and the schemas decide: values that meet many take longer.
+const (
+	baseSpareWork    = 1 << 16
+	perByteSpareWork = 16
+	maxSpareWork     = 1 << 20
+	pointWork        = 8  // of a number that tells values apart
+	textWork         = 16 // of a fixed string; and so much less by 16 bytes
+	textWorkBytes    = 16
+	exactWork        = 8 // of an evaluation, beside what it counts itself
+)
+
+func spareWork(schemaBytes int) int {
+	return min(maxSpareWork, baseSpareWork+perByteSpareWork*schemaBytes)
+}
+
+// afford takes work from what is left for preparing, and reports whether there
+// was as much. Once there was not, nothing is afforded any more.
+func (p *program) afford(work int) bool {
+	if work > p.spare {
+		p.spare = 0
+	}
+	p.spare = max(p.spare-work, 0)
+	return p.spare > 0
+}
 
 // classKey names a class of an evaluator's schema.
 type classKey struct {
@@ -57,7 +86,6 @@ func (p *program) sortScalars() {
 		return // what applies depends on the way
 	}
 	c := newCoster(p)
-	p.classWork = maxClassWork
 	for _, n := range p.entries() {
 		if c.visits(n, classScalar) >= minClassVisits {
 			n.classes = newClasses(p, n)
@@ -65,7 +93,8 @@ func (p *program) sortScalars() {
 	}
 }
 
-// newClasses returns nil where there would be too many classes.
+// newClasses returns nil where there would be too many classes, or too much to
+// do for them.
 func newClasses(p *program, n *node) *classes {
 	s := sortClasses(p, []*node{n})
 	if s == nil {
@@ -84,25 +113,33 @@ func newClasses(p *program, n *node) *classes {
 			c.numbers = append(c.numbers, v)
 		}
 	})
+	if p.spare == 0 {
+		return nil
+	}
 	return c
 }
 
-// sortClasses finds what tells the values apart that schemas may meet.
+// sortClasses finds what tells the values apart that schemas may meet. It
+// returns nil where that is too much.
 func sortClasses(p *program, nodes []*node) *classSorter {
 	c := &classes{fixed: map[string]int32{}}
-	s := &classSorter{p: p, c: c, seen: map[*node]bool{}, at: map[*bound]int{}, texts: map[string]bool{}}
+	s := &classSorter{p: p, c: c, seen: map[*node]int{}, at: map[*bound]int{}, texts: map[string]bool{}}
 	for _, n := range nodes {
 		s.collect(n)
 	}
-	slices.SortFunc(c.points, func(a, b decimal) int { return a.compare(&b) })
-	c.points = slices.CompactFunc(c.points, func(a, b decimal) bool { return a.compare(&b) == 0 })
+	if p.spare == 0 {
+		return nil
+	}
+	slices.SortFunc(c.points, func(a, b decimal) int { return a.order(&b) })
+	c.points = slices.CompactFunc(c.points, func(a, b decimal) bool { return a.order(&b) == 0 })
 	slices.Sort(c.lengths)
 	c.lengths = slices.Compact(c.lengths)
 	total := 4*len(c.points) + len(s.texts) + len(c.lengths) + 8
-	if p.classWork -= total * len(s.seen); total > maxClasses || p.classWork < 0 {
+	if total > maxClasses || !p.afford(total*(len(nodes)+s.asks)) {
 		return nil
 	}
-	for i, text := range sortedKeys(s.texts) {
+	s.sorted = sortedKeys(s.texts)
+	for i, text := range s.sorted {
 		c.fixed[text] = int32(i)
 	}
 	for i := range c.points {
@@ -113,10 +150,31 @@ func sortClasses(p *program, nodes []*node) *classSorter {
 		}
 		c.small = append(c.small, x)
 	}
-	for b := range s.at {
-		s.at[b], _ = slices.BinarySearchFunc(c.points, b.dec, func(a, b decimal) int { return a.compare(&b) })
-	}
+	s.resolve()
 	return s
+}
+
+// resolve finds the points that are the schemas' numbers.
+func (s *classSorter) resolve() {
+	for b := range s.at {
+		s.at[b] = s.place(&b.dec)
+	}
+	s.zero = s.place(&decimal{})
+	for i := range s.parts {
+		part := &s.parts[i]
+		part.points = make(map[int]int, len(part.numbers))
+		for k := range part.numbers {
+			part.points[s.place(&part.numbers[k])] |= part.of[k]
+		}
+		part.numbers, part.of = nil, nil
+	}
+}
+
+// place returns the index of a number among the points, or of the next greater
+// one.
+func (s *classSorter) place(d *decimal) int {
+	i, _ := slices.BinarySearchFunc(s.c.points, d, func(a decimal, b *decimal) int { return a.order(b) })
+	return i
 }
 
 // decide reports whether no class is open.
@@ -184,21 +242,38 @@ func (c *classes) ofText(class int32) classVerdict {
 	return c.named[class]
 }
 
-// compare orders two numbers.
-func (d *decimal) compare(o *decimal) int {
-	text := d.appendKey(nil)
-	v := viewNumber(text)
-	return v.compare(o)
+// order compares two numbers: -1, 0 or 1.
+func (d *decimal) order(o *decimal) int {
+	sign := func(d *decimal) int {
+		switch {
+		case len(d.digits) == 0:
+			return 0
+		case d.neg:
+			return -1
+		}
+		return 1
+	}
+	by := sign(d)
+	if other := sign(o); by != other || by == 0 {
+		return cmp.Compare(by, other)
+	}
+	// Digits end in none that is zero, so that they compare as text.
+	return by * cmp.Or(cmp.Compare(d.exp+len(d.digits), o.exp+len(o.digits)), bytes.Compare(d.digits, o.digits))
 }
 
 // classSorter finds the classes of one schema.
 type classSorter struct {
-	p     *program
-	c     *classes
-	seen  map[*node]bool
-	at    map[*bound]int // its place among the points
-	texts map[string]bool
+	p      *program
+	c      *classes
+	seen   map[*node]int  // its part
+	parts  []classPart    // of each schema that applies to the scalar
+	asks   int            // at most, of one class
+	at     map[*bound]int // its place among the points
+	zero   int            // that of zero
+	texts  map[string]bool
+	sorted []string
 	// The class that is asked about.
+	asked  int // which one it is, for the answers
 	kind   kind
 	point  int  // of the number: below this point
 	equal  bool // or equal to it
@@ -207,33 +282,54 @@ type classSorter struct {
 	open   bool // something was asked that the class does not say
 }
 
+// classPart is what is known of a schema.
+type classPart struct {
+	numbers []decimal // of const and enum
+	of      []int     // which of the two
+	points  map[int]int
+	// The answer for a class, since many may ask.
+	asked  int
+	answer tri
+	open   bool
+}
+
+const (
+	ofConst = 1 << iota
+	ofEnum
+)
+
 // collect gathers what tells values apart, from every schema that applies to
 // the same scalar.
 func (s *classSorter) collect(n *node) {
-	if n == nil || s.seen[n] || n.always != 0 {
+	if n == nil || n.always != 0 {
 		return
 	}
-	s.seen[n] = true
+	if _, have := s.seen[n]; have || !s.p.afford(1) {
+		return
+	}
+	s.seen[n] = len(s.parts)
+	var part classPart
 	if n.konst != nil {
-		s.literal(n.konst.value)
+		s.literal(&part, n.konst.value, ofConst)
 	}
 	if n.enum != nil {
 		for i := range n.enum.values {
-			s.literal(n.enum.values[i].value)
+			s.literal(&part, n.enum.values[i].value, ofEnum)
 		}
 	}
+	s.parts = append(s.parts, part)
 	if r := n.numbers; r != nil {
 		for _, b := range []*bound{r.min, r.max, r.exclMin, r.exclMax} {
 			if b != nil {
 				s.at[b] = 0
-				s.c.points = append(s.c.points, b.dec)
+				s.number(b.dec)
 			}
 		}
 		if b := r.multiple; b != nil {
 			s.at[b] = 0
 			less := b.dec
 			less.neg = true
-			s.c.points = append(s.c.points, b.dec, less, decimal{})
+			s.number(b.dec, less, decimal{})
 		}
 	}
 	if r := n.strings; r != nil {
@@ -244,14 +340,21 @@ func (s *classSorter) collect(n *node) {
 			s.c.lengths = append(s.c.lengths, r.maxLength+1)
 		}
 	}
-	for _, m := range s.parts(n) {
+	parts := sameScalar(n)
+	s.asks += 1 + len(parts)
+	for _, m := range parts {
 		s.collect(m)
 	}
 }
 
-// parts returns the schemas that n applies to the same scalar.
-func (s *classSorter) parts(n *node) []*node {
-	out := []*node{n.ref, n.recRef, n.dynRef, n.not, n.ifs, n.then, n.otherwise}
+// sameScalar returns the schemas that n applies to the same scalar.
+func sameScalar(n *node) []*node {
+	var out []*node
+	for _, m := range []*node{n.ref, n.recRef, n.dynRef, n.not, n.ifs, n.then, n.otherwise} {
+		if m != nil {
+			out = append(out, m)
+		}
+	}
 	out = append(out, n.allOf...)
 	for _, u := range []*union{n.anyOf, n.oneOf} {
 		if u != nil {
@@ -261,12 +364,23 @@ func (s *classSorter) parts(n *node) []*node {
 	return out
 }
 
-func (s *classSorter) literal(v any) {
+func (s *classSorter) number(points ...decimal) {
+	if s.p.afford(pointWork * len(points)) {
+		s.c.points = append(s.c.points, points...)
+	}
+}
+
+func (s *classSorter) literal(part *classPart, v any, of int) {
 	switch v := v.(type) {
 	case json.Number:
-		s.c.points = append(s.c.points, parseDecimal([]byte(v)))
+		if d := parseDecimal([]byte(v)); s.p.spare > 0 {
+			s.number(d)
+			part.numbers, part.of = append(part.numbers, d), append(part.of, of)
+		}
 	case string:
-		s.texts[v] = true
+		if s.p.afford(textWork + len(v)/textWorkBytes) {
+			s.texts[v] = true
+		}
 	}
 }
 
@@ -281,16 +395,14 @@ const (
 )
 
 // each calls fn for every class, list by list and in their order, with what
-// becomes of its values under a schema that was collected.
+// becomes of its values under a schema that was collected. Where that turns out
+// to be too much, nothing is left to afford.
 func (s *classSorter) each(fn func(at classPlace, i int, ask func(*node) classVerdict)) {
-	exact := func(text []byte) func(*node) classVerdict {
-		return func(n *node) classVerdict { return s.exactly(n, text) }
-	}
 	for i, word := range []string{"null", "false", "true"} {
-		fn(classLiteral, i, exact([]byte(word)))
+		fn(classLiteral, i, s.exactly([]byte(word)))
 	}
-	for i, text := range sortedKeys(s.texts) {
-		fn(classNamed, i, exact(jsontext.AppendString(nil, text)))
+	for i, text := range s.sorted {
+		fn(classNamed, i, s.exactly(jsontext.AppendString(nil, text)))
 	}
 	s.kind = kindString
 	for i := range len(s.c.lengths) + 1 {
@@ -298,6 +410,7 @@ func (s *classSorter) each(fn func(at classPlace, i int, ask func(*node) classVe
 		if i > 0 {
 			s.length = s.c.lengths[i-1]
 		}
+		s.asked++
 		fn(classLength, i, s.class)
 	}
 	s.kind = kindNumber
@@ -309,6 +422,7 @@ func (s *classSorter) each(fn func(at classPlace, i int, ask func(*node) classVe
 				if equal && (i == len(s.c.points) || whole != (s.c.points[i].exp >= 0)) {
 					ask = func(*node) classVerdict { return 0 } // no number is there
 				}
+				s.asked++
 				fn(classNumber, int(numberClass(i, equal, whole)), ask)
 			}
 		}
@@ -316,19 +430,30 @@ func (s *classSorter) each(fn func(at classPlace, i int, ask func(*node) classVe
 }
 
 // exactly decides one value, which is a class of its own.
-func (s *classSorter) exactly(n *node, text []byte) classVerdict {
+func (s *classSorter) exactly(text []byte) func(*node) classVerdict {
+	if s.p.spare == 0 {
+		return func(*node) classVerdict { return 0 }
+	}
 	t, fault := readTape(text, jsontext.Limits{Depth: 1, NumberLength: MaxSchemaBytes, Exponent: maxExponent}, nil)
 	if fault != nil {
-		return 0
+		return func(*node) classVerdict { return 0 }
 	}
 	e := newEvaluator(s.p, &t)
-	switch ok := e.eval(n, 0, nil, nil); {
-	case e.over():
-		return 0
-	case ok:
-		return classAccepted | classPure
+	return func(n *node) classVerdict {
+		if !s.p.afford(exactWork) {
+			return 0
+		}
+		e.work, e.limit = 0, s.p.spare
+		ok := e.eval(n, 0, nil, nil)
+		s.p.prepared += e.work
+		switch {
+		case !s.p.afford(e.work):
+			return 0
+		case ok:
+			return classAccepted | classPure
+		}
+		return classRefused | classPure
 	}
-	return classRefused | classPure
 }
 
 // tri is an answer that may be open.
@@ -369,12 +494,26 @@ func (s *classSorter) unsure() tri {
 }
 
 // ask finds out what a schema says of all values of the class. It asks every
-// part, also where the answer is known, to find what is open.
+// part, also where the answer is known, to find what is open; and each once.
 func (s *classSorter) ask(n *node) tri {
 	if n.always != 0 {
 		return triOf(n.always > 0)
 	}
-	out := min(s.head(n), s.rules(n))
+	part := &s.parts[s.seen[n]]
+	if part.asked != s.asked {
+		outer := s.open
+		s.open = false
+		answer := s.answer(n, part)
+		part.asked, part.answer, part.open = s.asked, answer, s.open
+		s.open = outer
+	}
+	s.open = s.open || part.open
+	return part.answer
+}
+
+func (s *classSorter) answer(n *node, part *classPart) tri {
+	s.p.prepared++
+	out := min(s.head(n, part), s.rules(n))
 	all := func(m *node) {
 		if m != nil {
 			out = min(out, s.ask(m))
@@ -448,16 +587,16 @@ func (s *classSorter) conditional(n *node) tri {
 }
 
 // head is evaluator.head for a class.
-func (s *classSorter) head(n *node) tri {
+func (s *classSorter) head(n *node, part *classPart) tri {
 	out := triYes
 	if n.types != 0 && n.types&(1<<s.kind) == 0 && (s.kind != kindNumber || n.types&typeInteger == 0 || !s.whole) {
 		out = triNo
 	}
 	if n.konst != nil {
-		out = min(out, triOf(s.is(n.konst.value)))
+		out = min(out, triOf(s.is(part, ofConst)))
 	}
 	if n.enum != nil {
-		out = min(out, triOf(slices.ContainsFunc(n.enum.values, func(l literal) bool { return s.is(l.value) })))
+		out = min(out, triOf(s.is(part, ofEnum)))
 	}
 	if n.format != nil && s.kind == kindString {
 		out = min(out, s.unsure())
@@ -465,15 +604,10 @@ func (s *classSorter) head(n *node) tri {
 	return out
 }
 
-// is reports whether the values of the class equal a value of the schema: only
-// a number that is a point can.
-func (s *classSorter) is(v any) bool {
-	x, ok := v.(json.Number)
-	if !ok || s.kind != kindNumber || !s.equal {
-		return false
-	}
-	d := parseDecimal([]byte(x))
-	return d.compare(&s.c.points[s.point]) == 0
+// is reports whether the values of the class equal a value of const or of enum:
+// only a number that is a point can.
+func (s *classSorter) is(part *classPart, of int) bool {
+	return s.kind == kindNumber && s.equal && part.points[s.point]&of != 0
 }
 
 func (s *classSorter) rules(n *node) tri {
@@ -510,8 +644,7 @@ func (s *classSorter) multiple(b *bound) tri {
 	if s.equal {
 		return triOf(b.divides(s.c.points[s.point].appendKey(nil)))
 	}
-	zero, _ := slices.BinarySearchFunc(s.c.points, decimal{}, func(a, b decimal) int { return a.compare(&b) })
-	at := s.at[b]
+	zero, at := s.zero, s.at[b]
 	switch {
 	case s.point > zero && s.point <= at, s.point <= zero && s.within(b):
 		return triNo // nearer to zero than the first multiple
@@ -529,7 +662,7 @@ func (s *classSorter) within(b *bound) bool {
 	}
 	less := b.dec
 	less.neg = true
-	return s.c.points[s.point-1].compare(&less) >= 0
+	return s.c.points[s.point-1].order(&less) >= 0
 }
 
 // byClass decides a scalar by its class, if that can be; faults are those of

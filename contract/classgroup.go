@@ -20,7 +20,8 @@ type classGroup struct {
 // refuses it; the others must be asked.
 type classMasks struct{ yes, no []uint64 }
 
-// newClassGroup returns nil where there would be too many classes.
+// newClassGroup returns nil where there would be too many classes, or too much
+// to do for them.
 func newClassGroup(facts *kindFacts, members []*node) *classGroup {
 	s := sortClasses(facts.g, members)
 	if s == nil {
@@ -58,6 +59,9 @@ func newClassGroup(facts *kindFacts, members []*node) *classGroup {
 			g.numbers = append(g.numbers, m)
 		}
 	})
+	if facts.g.spare == 0 {
+		return nil
+	}
 	return g
 }
 

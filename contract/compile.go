@@ -84,7 +84,7 @@ func compileSchema(schema []byte, pol Policy, hooks *compileHooks) (*program, []
 	if !rsn.empty() {
 		return nil, nil, rsn
 	}
-	if !hooks.plain {
+	if prog.spare = spareWork(len(schema)); !hooks.plain {
 		prog.sortScalars()
 		prog.pickBranches()
 		prog.groupContains()

@@ -219,6 +219,9 @@ func FuzzCompile(f *testing.F) {
 		f.Add([]byte(s), []byte(`{"a":[1,"x",null]}`), false)
 		f.Add([]byte(s), []byte(`{"a":[1,"x",null]}`), true)
 	}
+	for _, s := range dearToSort(f, 100) {
+		f.Add(s, []byte(`{"p0":1001}`), false)
+	}
 	f.Fuzz(func(t *testing.T, schema, payload []byte, closing bool) {
 		if len(schema) > 8192 || len(payload) > 4096 {
 			return

@@ -139,8 +139,9 @@ type program struct {
 	// closing is set when undeclared properties are refused by policy.
 	closing bool
 	cost    int // the greatest number of schemas that one value meets
-	// classWork is what is left of maxClassWork.
-	classWork int
+	// spare is what is left of spareWork, and prepared how many schemas were
+	// asked and visited for it.
+	spare, prepared int
 
 	repair    RepairMode
 	sensitive bool // some schema is

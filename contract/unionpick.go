@@ -32,6 +32,9 @@ type branchUse struct {
 // minPickBranches is from how many branches on a union has a unionPick.
 const minPickBranches = 4
 
+// nameWork is what a name of a branch takes to prepare.
+const nameWork = 16
+
 // pickBranches prepares the unions of many branches.
 func (p *program) pickBranches() {
 	if p.dynamic {
@@ -47,7 +50,11 @@ func (p *program) pickBranches() {
 	}
 }
 
+// newUnionPick returns nil where there would be too much to do.
 func newUnionPick(facts *kindFacts, u *union) *unionPick {
+	if !facts.g.afford(kinds * len(u.branches)) {
+		return nil
+	}
 	p := &unionPick{names: map[string]*pickName{}, need: make([]int32, len(u.branches)), closed: make([]bool, len(u.branches))}
 	for k := range kind(kinds) {
 		for _, b := range u.branches {
@@ -55,7 +62,9 @@ func newUnionPick(facts *kindFacts, u *union) *unionPick {
 		}
 	}
 	for i, b := range u.branches {
-		p.branch(facts, int32(i), b)
+		if !p.branch(facts, int32(i), b) {
+			return nil
+		}
 	}
 	for _, name := range sortedKeys(p.names) {
 		if n := p.names[name]; len(n.subs) >= minPickBranches {
@@ -71,7 +80,9 @@ type memberNeed struct {
 	subs               []*node
 }
 
-func (p *unionPick) branch(facts *kindFacts, i int32, b *node) {
+// branch is false where that is too much to do: many unions may have branches
+// that lead to one large object.
+func (p *unionPick) branch(facts *kindFacts, i int32, b *node) bool {
 	needs := map[string]*memberNeed{}
 	of := func(name string) *memberNeed {
 		if needs[name] == nil {
@@ -84,6 +95,10 @@ func (p *unionPick) branch(facts *kindFacts, i int32, b *node) {
 		if o == nil {
 			continue
 		}
+		if !facts.g.afford(1 + nameWork*(len(o.required)+len(o.names))) {
+			return false
+		}
+		facts.g.prepared += len(o.required) + len(o.names)
 		for _, name := range o.required {
 			of(name).required = true
 		}
@@ -100,6 +115,7 @@ func (p *unionPick) branch(facts *kindFacts, i int32, b *node) {
 	for _, name := range sortedKeys(needs) {
 		p.use(facts, i, name, needs[name])
 	}
+	return true
 }
 
 func (p *unionPick) use(facts *kindFacts, i int32, name string, need *memberNeed) {

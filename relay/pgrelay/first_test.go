@@ -65,3 +65,19 @@ func TestSlotBeforeTheFirstRelay(t *testing.T) {
 		})
 	}
 }
+
+// Rows that were restored from a dump have transaction numbers that their server
+// has yet to reach, and reaches while the relay works.
+func TestRestoredRowsAreRead(t *testing.T) {
+	r := newRig(t, pgtest.URL(t))
+	r.emit(1, 20)
+	r.exec(`UPDATE headgate.outbox SET xid = (pg_current_xact_id()::text::bigint + seq * 3 - 10)::text::xid8`)
+	r.exec(`UPDATE headgate.relay_state SET system_id = 'another', proven_snapshot = '1000000:1000000:'`)
+	r.dropSlot(false)
+	x := r.run(nil)
+	r.until("the stream is back", r.quiet)
+	r.emit(21, 30)
+	r.until("all are stored", func() bool { return len(r.Stored()) >= 30 })
+	r.Verify(30)
+	x.Stop()
+}

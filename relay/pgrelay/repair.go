@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -28,6 +29,7 @@ type stretch struct {
 	since     *string // nil: the whole table
 	until     string
 	low, high int64
+	restored  int64 // of a whole table: up to it rows are of another server, and read as they are seen
 }
 
 // repair hands out the rows whose transactions are not visible in the proven
@@ -83,11 +85,12 @@ func (x *session) brokenOff(ctx context.Context) (*stretch, error) {
 	}
 	x.sqlMu.Lock()
 	defer x.sqlMu.Unlock()
-	p := &stretch{since: x.snapshot}
+	p := &stretch{since: x.snapshot, restored: math.MinInt64}
 	err := x.sql.QueryRow(ctx, `
 		SELECT r.until::text, r.seq, (SELECT coalesce(max(o.seq), -1) FROM headgate.outbox o) FROM headgate.relay_repair r
 		WHERE r.slot = $1 AND r.system_id = $2 AND r.since::text IS NOT DISTINCT FROM $3
-		  AND pg_snapshot_xmax(r.until) <= pg_snapshot_xmax(pg_current_snapshot())`, x.slot, x.systemID, x.snapshot).Scan(&p.until, &p.low, &p.high)
+		  AND pg_snapshot_xmax(r.until) <= pg_snapshot_xmax(pg_current_snapshot())
+		  AND (r.since IS NOT NULL OR NOT EXISTS (SELECT FROM headgate.outbox WHERE NOT pg_visible_in_snapshot(xid, pg_current_snapshot())))`, x.slot, x.systemID, x.snapshot).Scan(&p.until, &p.low, &p.high)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -98,14 +101,20 @@ func (x *session) brokenOff(ctx context.Context) (*stretch, error) {
 	return p, nil
 }
 
-// nextPass begins a pass at the present.
+// nextPass begins a pass at the present. A row that is seen although its
+// transaction is not was restored from a dump of another server, where that had
+// the number; so were those before it, since a dump also sets the sequence.
 func (x *session) nextPass(ctx context.Context) (*stretch, error) {
 	p := &stretch{since: x.snapshot}
 	x.sqlMu.Lock()
 	defer x.sqlMu.Unlock()
-	err := x.sql.QueryRow(ctx, `SELECT pg_current_snapshot()::text, coalesce(min(seq), 0), coalesce(max(seq), -1) FROM headgate.outbox`).Scan(&p.until, &p.low, &p.high)
+	err := x.sql.QueryRow(ctx, `SELECT pg_current_snapshot()::text, coalesce(min(seq), 0), coalesce(max(seq), -1),
+		       coalesce(max(seq) FILTER (WHERE NOT pg_visible_in_snapshot(xid, pg_current_snapshot())), -9223372036854775808) FROM headgate.outbox`).Scan(&p.until, &p.low, &p.high, &p.restored)
 	if err != nil {
 		return nil, sqlError("reading the outbox", err)
+	}
+	if p.since != nil {
+		p.restored = math.MinInt64 // the first repair on this server has read them
 	}
 	return p, nil
 }
@@ -187,13 +196,13 @@ func (x *session) noteProgress(ctx context.Context, m relay.Mark) error {
 }
 
 // between selects the rows whose transactions ended between two snapshots.
-const between = `seq >= $1 AND seq < $2 AND ($3::text IS NULL OR NOT pg_visible_in_snapshot(xid, $3::pg_snapshot)) AND pg_visible_in_snapshot(xid, $4::pg_snapshot)`
+const between = `seq >= $1 AND seq < $2 AND (seq <= $5 OR ($3::text IS NULL OR NOT pg_visible_in_snapshot(xid, $3::pg_snapshot)) AND pg_visible_in_snapshot(xid, $4::pg_snapshot))`
 
 // window hands out the rows of a stretch from a sequence number to before
 // another, and reports whether there are any.
 func (x *session) window(ctx context.Context, from, before int64, p *stretch) (some bool, err error) {
 	x.sqlMu.Lock()
-	sizes, err := readSizes(ctx, x.sql, from, before, p.since, p.until)
+	sizes, err := readSizes(ctx, x.sql, from, before, p.since, p.until, p.restored)
 	x.sqlMu.Unlock()
 	if err != nil {
 		return false, err
@@ -206,7 +215,7 @@ func (x *session) window(ctx context.Context, from, before int64, p *stretch) (s
 			n++
 		}
 		x.sqlMu.Lock()
-		rows, err := readRows(ctx, x.sql, between, sizes[0].seq, sizes[n-1].seq+1, p.since, p.until)
+		rows, err := readRows(ctx, x.sql, between, sizes[0].seq, sizes[n-1].seq+1, p.since, p.until, p.restored)
 		x.sqlMu.Unlock()
 		if err != nil {
 			return false, err
@@ -225,11 +234,11 @@ func (x *session) window(ctx context.Context, from, before int64, p *stretch) (s
 // rowSize says how much a row has. What is stored out of line is not read for it.
 type rowSize struct{ seq, bytes int64 }
 
-func readSizes(ctx context.Context, conn *pgx.Conn, from, before int64, since *string, now string) ([]rowSize, error) {
+func readSizes(ctx context.Context, conn *pgx.Conn, from, before int64, since *string, now string, restored int64) ([]rowSize, error) {
 	rows, err := conn.Query(ctx, `
 		SELECT seq, coalesce(octet_length(data), 0) + coalesce(octet_length(cause), 0) + coalesce(octet_length(key), 0) +
 		       coalesce(octet_length(subject), 0) + coalesce(pg_column_size(attributes), 0) + 512
-		FROM headgate.outbox WHERE `+between+` ORDER BY seq`, from, before, since, now)
+		FROM headgate.outbox WHERE `+between+` ORDER BY seq`, from, before, since, now, restored)
 	if err != nil {
 		return nil, sqlError("reading the outbox", err)
 	}

@@ -54,6 +54,7 @@ func TestReadinessFollowsTheBroker(t *testing.T) {
 		}()
 		expect := func(what string, ready bool) {
 			t.Helper()
+			synctest.Wait() // the node's own question may be due at this moment
 			before := b.asked.Load()
 			err := n.checkReady(t.Context())
 			if (err == nil) != ready || b.asked.Load() != before {

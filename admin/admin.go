@@ -39,7 +39,10 @@ type Config struct {
 }
 
 // operator holds the handlers.
-type operator struct{ Config }
+type operator struct {
+	Config
+	asks asks // of the diagnosis
+}
 
 // Mount adds the operator API, and /openapi.json for everything that the
 // gateway serves by then, to a gateway. Call it once, after all other routes
@@ -48,7 +51,7 @@ func Mount(g *gateway.Gateway, cfg Config) error {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	o := &operator{cfg}
+	o := &operator{Config: cfg, asks: make(asks, asksAtOnce)}
 	for _, group := range [][]gateway.Route{
 		o.contractRoutes(), o.exportRoutes(), o.subscriptionRoutes(), o.eventRoutes(), o.quarantineRoutes(), o.principalRoutes(), o.nodeRoutes(),
 	} {

@@ -26,7 +26,8 @@
 //
 // Errors of components are answered as they are: their codes are those of the
 // closed table. Lists are paged by cursor; a cursor stays valid when entries
-// come and go.
+// come and go. The diagnosis alone is never refused for what does not answer: each
+// part of it has its time, and that it could not be had is a finding.
 //
 // # Concurrency
 //

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
@@ -14,35 +15,31 @@ import (
 func (o *operator) nodeRoutes() []gateway.Route {
 	return []gateway.Route{{
 		Method: http.MethodGet, Path: "/v1/doctor", ID: "doctor", Tag: "node", Role: headgate.RoleViewer, Handle: o.doctor,
-		Summary:     "The node's own diagnosis",
-		Description: "Durability in words, the conservation law of every subscription, what was refused beyond quotas, and what is unsafe.",
-		Responses:   ok("The diagnosis", api.Doctor{}),
+		Summary: "The node's own diagnosis",
+		Description: "Durability in words, the conservation law of every subscription, what was refused beyond quotas, and what is unsafe. " +
+			"What cannot be asked for, since the store or the broker does not answer, is a problem of the diagnosis, which comes all the same.",
+		Responses: ok("The diagnosis", api.Doctor{}),
 	}}
 }
 
+// doctor tells what is known. A part that cannot be asked for is a finding, not
+// the end of the others: whoever asks wants to know what is wrong.
 func (o *operator) doctor(c *gateway.Call) error {
 	out := api.Doctor{Version: o.Version, Time: o.Now().UTC(), Durability: o.durability(), Conservation: []api.Balance{}, Streams: []api.StreamStat{}}
-	if err := o.balances(c, &out); err != nil {
-		return err
+	ctx := c.Context()
+	for _, part := range []*section{
+		o.asks.section(ctx, "The counts of the subscriptions cannot be checked", balanceTime, o.balances(&out)),
+		o.asks.section(ctx, "What the streams hold cannot be told", sectionTime, o.streams(&out)),
+		o.asks.section(ctx, "What was refused beyond quotas cannot be told", sectionTime, o.overflows(&out)),
+	} {
+		part.put(c, &out)
 	}
-	if err := o.streams(c, &out); err != nil {
+	if err := ctx.Err(); err != nil {
 		return err
-	}
-	overflow, err := o.overflow(c)
-	if err != nil {
-		return err
-	}
-	out.Quarantine = overflow
-	for _, v := range overflow {
-		out.Problems = append(out.Problems, api.Finding{
-			Severity: "warning",
-			What:     fmt.Sprintf("%d refusals (%s) of %s went beyond its quota and were only counted.", v.Count, v.Reason, v.Principal),
-			Fix:      "Mend what the principal sends; headgate quarantine groups shows samples.",
-		})
 	}
 	o.unsafe(&out)
 	if o.Findings != nil {
-		out.Problems = append(out.Problems, o.Findings(c.Context())...)
+		out.Problems = append(out.Problems, o.Findings(ctx)...)
 	}
 	out.OK = true
 	for _, p := range out.Problems {
@@ -96,22 +93,22 @@ func fixDurability(memory bool) string {
 	return "Set durability: fsync; it is relaxed."
 }
 
-func (o *operator) balances(c *gateway.Call, out *api.Doctor) error {
-	balances, err := o.Router.Conservation(c.Context())
-	if err != nil {
-		return err
+func (o *operator) balances(out *api.Doctor) func(context.Context) (func(), error) {
+	return func(ctx context.Context) (func(), error) {
+		balances, err := o.Router.Conservation(ctx)
+		return func() {
+			for i := range balances {
+				b := &balances[i]
+				out.Conservation = append(out.Conservation, balanceOf(b))
+				if !b.Holds {
+					out.Problems = append(out.Problems, api.Finding{
+						Severity: "error", What: fmt.Sprintf("The conservation law does not hold for subscription %s: %s.", b.Subscription, b.Detail),
+						Fix: "Keep the data folder and report it.",
+					})
+				}
+			}
+		}, err
 	}
-	for i := range balances {
-		b := &balances[i]
-		out.Conservation = append(out.Conservation, balanceOf(b))
-		if !b.Holds {
-			out.Problems = append(out.Problems, api.Finding{
-				Severity: "error", What: fmt.Sprintf("The conservation law does not hold for subscription %s: %s.", b.Subscription, b.Detail),
-				Fix: "Keep the data folder and report it.",
-			})
-		}
-	}
-	return nil
 }
 
 func balanceOf(b *router.Balance) api.Balance {
@@ -123,19 +120,38 @@ func balanceOf(b *router.Balance) api.Balance {
 	}
 }
 
-func (o *operator) streams(c *gateway.Call, out *api.Doctor) error {
-	for _, s := range o.Topology.Streams() {
-		stats, err := o.Broker.Stat(c.Context(), s.Name)
-		if err != nil {
-			return err
+func (o *operator) streams(out *api.Doctor) func(context.Context) (func(), error) {
+	return func(ctx context.Context) (func(), error) {
+		all := []api.StreamStat{}
+		for _, s := range o.Topology.Streams() {
+			stats, err := o.Broker.Stat(ctx, s.Name)
+			if err != nil {
+				return nil, err
+			}
+			st := api.StreamStat{Stream: s.Name, Partitions: len(stats)}
+			for _, p := range stats {
+				st.Stored += p.Next
+				st.Kept += p.Next - p.First
+				st.Bytes += p.Bytes
+			}
+			all = append(all, st)
 		}
-		st := api.StreamStat{Stream: s.Name, Partitions: len(stats)}
-		for _, p := range stats {
-			st.Stored += p.Next
-			st.Kept += p.Next - p.First
-			st.Bytes += p.Bytes
-		}
-		out.Streams = append(out.Streams, st)
+		return func() { out.Streams = all }, nil
 	}
-	return nil
+}
+
+func (o *operator) overflows(out *api.Doctor) func(context.Context) (func(), error) {
+	return func(ctx context.Context) (func(), error) {
+		overflow, err := o.overflow(ctx)
+		return func() {
+			out.Quarantine = overflow
+			for _, v := range overflow {
+				out.Problems = append(out.Problems, api.Finding{
+					Severity: "warning",
+					What:     fmt.Sprintf("%d refusals (%s) of %s went beyond its quota and were only counted.", v.Count, v.Reason, v.Principal),
+					Fix:      "Mend what the principal sends; headgate quarantine groups shows samples.",
+				})
+			}
+		}, err
+	}
 }

@@ -3,6 +3,7 @@ package admin
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
@@ -140,7 +141,7 @@ func (o *operator) quarantineGroups(c *gateway.Call) error {
 	if err != nil {
 		return err
 	}
-	overflow, err := o.overflow(c)
+	overflow, err := o.overflow(c.Context())
 	if err != nil {
 		return err
 	}
@@ -154,8 +155,8 @@ func (o *operator) quarantineGroups(c *gateway.Call) error {
 	return c.JSON(http.StatusOK, out)
 }
 
-func (o *operator) overflow(c *gateway.Call) ([]api.QuarantineOverflow, error) {
-	rows, err := o.Quarantine.Overflow(c.Context())
+func (o *operator) overflow(ctx context.Context) ([]api.QuarantineOverflow, error) {
+	rows, err := o.Quarantine.Overflow(ctx)
 	if err != nil {
 		return nil, err
 	}

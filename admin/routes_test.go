@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/client"
 	"github.com/headgate/headgate/internal/nodetest"
+	"github.com/headgate/headgate/store"
 )
 
 // ask makes one request and returns status and body.
@@ -549,6 +553,57 @@ func TestDoctor(t *testing.T) {
 	if !d.OK {
 		t.Errorf("warnings alone make the node sick: %+v", d.Problems)
 	}
+}
+
+// away is a store that can be made to fail.
+type away struct {
+	store.Store
+	failing atomic.Bool
+}
+
+func (a *away) View(ctx context.Context, fn func(context.Context, *store.Tx) error) error {
+	if a.failing.Load() {
+		return &headgate.Error{Code: headgate.CodeUnavailable, Detail: "the store is away", Err: errors.New("dial tcp 127.0.0.1:5432")}
+	}
+	return a.Store.View(ctx, fn)
+}
+
+// TestDoctorOfASickNode: the diagnosis comes when store and broker do not answer,
+// names both, keeps what it does know, and shows no one's address.
+func TestDoctorOfASickNode(t *testing.T) {
+	st := &away{}
+	n := nodetest.Start(t, &nodetest.Opts{Store: func(s store.Store) store.Store { st.Store = s; return st }})
+	look := func(want ...string) api.Doctor {
+		t.Helper()
+		status, body := ask(t, n, "viewer", http.MethodGet, "/v1/doctor", "")
+		var d api.Doctor
+		if err := json.Unmarshal(body, &d); err != nil || status != http.StatusOK {
+			t.Fatalf("%d %s", status, body)
+		}
+		if d.OK != (len(want) == 0) || d.Version != "test" || d.Durability.Mode != "memory" {
+			t.Errorf("%s", body)
+		}
+		for _, w := range want {
+			if !slices.ContainsFunc(d.Problems, func(f api.Finding) bool {
+				return f.Severity == "error" && strings.Contains(f.What, w) && f.Fix != ""
+			}) {
+				t.Errorf("%q is not told: %s", w, body)
+			}
+		}
+		if strings.Contains(string(body), "5432") {
+			t.Errorf("the driver's words: %s", body)
+		}
+		return d
+	}
+	look()
+	st.failing.Store(true)
+	if d := look("counts of the subscriptions cannot be checked: the store is away", "beyond quotas cannot be told: the store is away"); len(d.Streams) == 0 {
+		t.Error("the streams are not told of, though the broker answers")
+	}
+	if err := n.Broker.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	look("What the streams hold cannot be told", "the store is away")
 }
 
 // Who may publish a type but not listen to it cannot read what others

@@ -28,6 +28,14 @@ func (c *Call) failStatus(status int, err error) {
 	c.problem(p)
 }
 
+// Public returns what a caller may see of an error that is part of an answer, and
+// logs what it may not, as for an answer that the error is.
+func (c *Call) Public(err error) *headgate.Error {
+	e := publicError(err)
+	c.logCause(e)
+	return e
+}
+
 // publicError finds the error to show. What is not of our own type is internal
 // and says nothing; a context that ended is the caller's or the clock's.
 func publicError(err error) *headgate.Error {

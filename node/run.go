@@ -138,7 +138,9 @@ func newGroup(parent context.Context) (context.Context, *group) {
 func (g *group) run(ctx context.Context, name string, fn func(context.Context) error) {
 	g.wg.Go(func() {
 		err := fn(ctx)
-		if err != nil && !errors.Is(err, context.Canceled) {
+		// A node that is told to stop while it starts did not fail.
+		stopped := errors.Is(err, context.Canceled) || ctx.Err() != nil && headgate.CodeOf(err) == headgate.CodeCanceled
+		if err != nil && !stopped {
 			g.mu.Lock()
 			g.errs = append(g.errs, fmt.Errorf("%s: %w", name, err))
 			g.mu.Unlock()

@@ -75,8 +75,9 @@ var model = porcupine.Model{
 			if in.kind == opRelease && (!w.held || w.epoch != in.epoch) {
 				return false, w
 			}
-			// Another end may have come first: the epoch only rises.
-			return true, world{max(w.epoch+1, in.epoch+1), false}
+			// Two revocations may answer for one end, and the later of them when
+			// the next grant stands already.
+			return true, world{max(w.epoch, in.epoch+1), w.held && w.epoch > in.epoch}
 		default: // write
 			if !out.ok {
 				return true, w

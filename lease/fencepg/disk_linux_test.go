@@ -54,7 +54,7 @@ func TestFullDisk(t *testing.T) {
 	})
 	t.Run("table", func(t *testing.T) {
 		disk := smallDisk(t, "8m")
-		fillDisk(t, disk, 1<<20, "COPY (SELECT) TO PROGRAM 'mkdir "+disk+"/t'", "CREATE TABLESPACE small LOCATION '"+disk+"/t'")
+		fillDisk(t, disk, 1<<20, "COPY (SELECT) TO PROGRAM 'cat >/dev/null; mkdir "+disk+"/t'", "CREATE TABLESPACE small LOCATION '"+disk+"/t'")
 	})
 }
 

@@ -28,6 +28,8 @@ const Publication = "headgate_outbox"
 
 // schema is made once, functions put in place of older ones.
 var (
+	//go:embed rights.sql
+	rights string
 	//go:embed schema.sql
 	schema string
 	//go:embed aside.sql
@@ -82,7 +84,7 @@ func (o InstallOptions) script(database string, server int) (main, slot string, 
 	}
 	var b strings.Builder
 	b.WriteString("BEGIN;\n\n")
-	b.WriteString(schema + "\n" + aside + "\n" + repairs + "\n" + functions)
+	b.WriteString(rights + "\n" + schema + "\n" + aside + "\n" + repairs + "\n" + functions)
 	fmt.Fprintf(&b, "\nINSERT INTO headgate.installation (version, revision, slot, system_id)\n  SELECT %d, %d, '%s', system_identifier::text FROM pg_control_system();\n", SchemaVersion, Revision, name)
 	fmt.Fprintf(&b, "INSERT INTO headgate.relay_state (slot) VALUES ('%s');\nSELECT headgate.maintain('1 day');\n", name)
 	b.WriteString(o.grants() + "\nCOMMIT;\n\n")
@@ -176,7 +178,7 @@ func (o InstallOptions) extend(ctx context.Context, conn *pgx.Conn, have install
 	}
 	var b strings.Builder
 	if have.revision < Revision {
-		b.WriteString(upgrade + "\n" + aside + "\n" + repairs + "\n" + functions)
+		b.WriteString(rights + "\n" + upgrade + "\n" + aside + "\n" + repairs + "\n" + functions)
 		fmt.Fprintf(&b, "\nUPDATE headgate.installation SET revision = %d;\n", Revision)
 	}
 	if o.Slot != "" && o.Slot != have.slot {

@@ -62,39 +62,46 @@ func TestBrokerFailureIsSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln, err := n.Listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ran := make(chan error, 1)
-	go func() { ran <- n.Run(ctx, ln) }()
-	defer func() {
-		stop()
-		if err := <-ran; err != nil {
-			t.Error(err)
-		}
-	}()
+	address, stop := running(t, n)
+	defer stop()
 	ready := func() int {
-		resp, err := http.Get("http://" + ln.Addr().String() + "/readyz")
+		resp, err := http.Get("http://" + address + "/readyz")
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = resp.Body.Close()
 		return resp.StatusCode
 	}
-	if got := ready(); got != http.StatusOK || len(n.findings(ctx)) != 0 {
-		t.Fatalf("ready %d, findings %v", got, n.findings(ctx))
+	if got := ready(); got != http.StatusOK || len(n.findings(t.Context())) != 0 {
+		t.Fatalf("ready %d, findings %v", got, n.findings(t.Context()))
 	}
 	b.low.Store(true)
-	got := n.findings(ctx)
+	got := n.findings(t.Context())
 	if ready() != http.StatusOK || len(got) != 1 || got[0].Severity != "error" || got[0].Fix == "" {
 		t.Errorf("with a nearly full disk: ready %d, findings %v", ready(), got)
 	}
 	b.low.Store(false)
 	b.failed.Store(true)
-	got = n.findings(ctx)
+	got = n.findings(t.Context())
 	if ready() != http.StatusServiceUnavailable || len(got) != 1 || got[0].Severity != "error" {
 		t.Errorf("with a failed disk: ready %d, findings %v", ready(), got)
+	}
+}
+
+// running runs a node until stop, which fails the test unless it ends well.
+func running(t *testing.T, n *Node) (address string, stop func()) {
+	t.Helper()
+	ln, err := n.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- n.Run(ctx, ln) }()
+	return ln.Addr().String(), func() {
+		cancel()
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -141,19 +141,8 @@ func TestSilentBrokerStopsGrants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln, err := n.Listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- n.Run(ctx, ln) }()
-	defer func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}()
+	_, stop := running(t, n)
+	defer stop()
 	<-n.Router.Started()
 	p := &headgate.Principal{Name: "p", Kind: headgate.KindAgent, Lease: []string{"*"}}
 	acquire := func(resource, id string) (lease.Grant, error) {

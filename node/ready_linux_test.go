@@ -46,22 +46,11 @@ func TestReadyzFollowsTheDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln, err := n.Listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ran := make(chan error, 1)
-	go func() { ran <- n.Run(ctx, ln) }()
-	defer func() {
-		stop()
-		if err := <-ran; err != nil {
-			t.Error(err)
-		}
-	}()
+	address, stop := running(t, n)
+	defer stop()
 	ready := func() (int, string) {
 		began := time.Now()
-		resp, err := http.Get("http://" + ln.Addr().String() + "/readyz")
+		resp, err := http.Get("http://" + address + "/readyz")
 		if err != nil {
 			t.Fatal(err)
 		}

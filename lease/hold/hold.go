@@ -275,10 +275,13 @@ func (l *Lease) renew(ctx context.Context, deadline time.Time) {
 	}
 }
 
-// jitter draws from 80 to 100 percent of d.
+// jitter draws from 80 to 100 percent of d, in whole steps: a simulation can
+// tell the instants of its actors apart by what is below a step.
 func (l *Lease) jitter(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (0.8 + 0.2*l.opts.Random()))
+	return time.Duration(float64(d) * (0.8 + 0.2*l.opts.Random())).Truncate(jitterStep)
 }
+
+const jitterStep = 10 * time.Microsecond
 
 // final reports whether a renewal can never succeed again.
 func final(err error) bool {

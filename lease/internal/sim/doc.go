@@ -17,8 +17,10 @@
 // one who brings the faults) draws from a generator of its own, and acts only
 // at instants of its own: those that are its number modulo 10 µs. Whatever two
 // goroutines may do at one instant therefore is one writing and others that it
-// woke, who only read until their own next instant. Every seed is run twice and
-// must leave the same trace.
+// woke, who only read until their own next instant. The timers of package hold
+// that do not begin at such an instant of the holder's are kept off them: a
+// lease ends by its time where nobody acts, and renewals go by the instants of
+// who renews. Every seed is run twice and must leave the same trace.
 //
 // # What is judged
 //

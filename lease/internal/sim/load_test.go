@@ -333,7 +333,9 @@ func (c *client) work(ctx context.Context, renewals *actor) {
 		c.pause()
 		r := c.request()
 		c.asked++
-		o := &hold.Opts{Want: hold.Want{TTL: r.TTL, Wait: r.Wait, MaxHold: r.MaxHold, Worker: r.Worker, Audience: r.Audience, Seal: r.Seal, RequestID: fmt.Sprint("hold-", c.host, "-", c.asked)}, Random: func() float64 { return 0.5 }}
+		// Half a span of margin: whatever ends by the lease's time does so at an
+		// instant that is no actor's.
+		o := &hold.Opts{Margin: r.TTL/10 + span/2, Want: hold.Want{TTL: r.TTL, Wait: r.Wait, MaxHold: r.MaxHold, Worker: r.Worker, Audience: r.Audience, Seal: r.Seal, RequestID: fmt.Sprint("hold-", c.host, "-", c.asked)}, Random: func() float64 { return 0.5 }}
 		held, l, err := hold.Acquire(ctx, k, r.Resources[0], o)
 		c.wait(0)
 		if err != nil {
@@ -371,6 +373,8 @@ func (k keeper) AcquireLease(ctx context.Context, resource string, w hold.Want) 
 	g, err := k.c.ask(ctx, k.c.actor, lease.Request{
 		Resources: []string{resource}, TTL: w.TTL, Wait: w.Wait, MaxHold: w.MaxHold, Worker: w.Worker, Audience: w.Audience, Seal: w.Seal, RequestID: w.RequestID,
 	})
+	// What begins with the grant, the renewals, goes by the instants of who renews.
+	k.renewals.wait(0)
 	if err != nil {
 		return hold.Granted{}, err
 	}

@@ -160,7 +160,7 @@ func call[T any](ctx context.Context, a *actor, from int, to server, most time.D
 		}
 		w.begin(group, func() { serve(d, answers, slow, fn) })
 	}
-	timer := time.NewTimer(most)
+	timer := time.NewTimer(most.Truncate(span)) // at an instant of the actor's
 	defer timer.Stop()
 	select {
 	case r := <-answers:

@@ -1,12 +1,14 @@
 package lease
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -28,6 +30,8 @@ import (
 
 // opKind is what a worker did.
 type opKind int
+
+func (k opKind) String() string { return [...]string{"acquire", "release", "write", "revoke"}[k] }
 
 const (
 	opAcquire opKind = iota
@@ -56,6 +60,9 @@ type answer struct {
 type world struct {
 	epoch int64
 	held  bool
+	// least: the epoch may be higher. A release does not tell what it raised it
+	// to.
+	least bool
 }
 
 var model = porcupine.Model{
@@ -67,17 +74,22 @@ var model = porcupine.Model{
 			if !out.ok {
 				return true, w
 			}
-			return out.epoch > w.epoch, world{out.epoch, true}
-		case opRelease, opRevoke:
+			return out.epoch > w.epoch, world{epoch: out.epoch, held: true}
+		case opRelease:
 			if !out.ok {
 				return true, w
 			}
-			if in.kind == opRelease && (!w.held || w.epoch != in.epoch) {
-				return false, w
+			return w.held && w.epoch == in.epoch, world{epoch: in.epoch + 1, least: true}
+		case opRevoke:
+			// Of several that revoke one grant one ends it. The others answer with
+			// what they find: that end, or whatever came after it.
+			if !out.ok || out.epoch == w.epoch && !w.least {
+				return true, w
 			}
-			// Two revocations may answer for one end, and the later of them when
-			// the next grant stands already.
-			return true, world{max(w.epoch, in.epoch+1), w.held && w.epoch > in.epoch}
+			if w.least && out.epoch >= w.epoch {
+				return true, world{epoch: out.epoch}
+			}
+			return w.held && out.epoch > w.epoch, world{epoch: out.epoch}
 		default: // write
 			if !out.ok {
 				return true, w
@@ -126,9 +138,7 @@ func history(t *testing.T, seed uint64, without string, steps int) (ops []porcup
 				case x == 2:
 					in.kind = opRevoke
 					r, err := s.Revoke(t.Context(), "r", Revocation{Terminate: true})
-					out.ok = err == nil && r.Killed
-					in.epoch = r.Epoch - 1
-					if out.ok {
+					if out.ok = err == nil && r.Killed; out.ok {
 						out.epoch = r.Epoch
 					}
 				default:
@@ -173,6 +183,17 @@ func judgeHistory(ops []porcupine.Operation, writes []int64) string {
 	return ""
 }
 
+// historyText writes a history out, in the order in which its calls began.
+func historyText(ops []porcupine.Operation) string {
+	ops = slices.Clone(ops)
+	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	var text strings.Builder
+	for _, o := range ops {
+		_, _ = fmt.Fprintf(&text, "%12d to %12d, worker %d: %+v gives %+v\n", o.Call, o.Return, o.ClientId, o.Input, o.Output)
+	}
+	return text.String()
+}
+
 func campaign(short, long int) int {
 	if os.Getenv("HEADGATE_CAMPAIGN") != "" {
 		return long
@@ -191,8 +212,7 @@ func TestHistories(t *testing.T) {
 		ops, committed := history(t, seed, "", 60)
 		writes += len(committed)
 		if why := judgeHistory(ops, committed); why != "" {
-			b, _ := json.Marshal(ops)
-			t.Fatalf("HEADGATE_SEED=%d: %s\n%s", seed, why, b)
+			t.Fatalf("HEADGATE_SEED=%d: %s\n%s", seed, why, historyText(ops))
 		}
 	}
 	if writes == 0 {

@@ -1,12 +1,14 @@
 package router
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/lease"
+	"github.com/headgate/headgate/store"
 )
 
 // TestLeasesOfDeliveriesEndWithTheNode: after a crash a delivery does not wait
@@ -85,5 +87,60 @@ func TestExplainNamesTheLeaseThatIsWaitedFor(t *testing.T) {
 	}
 	if got := why(); !strings.HasPrefix(got, "in_flight") || strings.Contains(got, "waits") {
 		t.Error(got)
+	}
+}
+
+// TestADeliveryTakesOverASealedLease: the target that the lease was sealed at is
+// told as soon as a delivery has it, and not before: the worker before may still
+// renew a lease that has run out.
+func TestADeliveryTakesOverASealedLease(t *testing.T) {
+	told := make(chan lease.Sealing, 8)
+	r := newRig(t)
+	r.seal = map[string]lease.Target{"crm": {Seal: func(_ context.Context, s lease.Sealing) ([]headgate.BlockingSession, error) {
+		told <- s
+		return nil, nil
+	}}}
+	r.start()
+	defer r.end()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.leases.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+	r.put("one", Spec{Types: []string{"*"}, Lease: "ticket/{id}"})
+	before, err := r.leases.Acquire(t.Context(), r.people.get("worker"), lease.Request{
+		Resources: []string{"ticket/e1"}, TTL: lease.MaxTTL, Seal: []string{"crm"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := <-told; s.Epoch != before[0].Epoch {
+		t.Fatalf("the grant is %d, the target was told of %d", before[0].Epoch, s.Epoch)
+	}
+	// It runs out now. By itself it would be ended after another hour.
+	err = r.store.Update(t.Context(), func(ctx context.Context, tx *store.Tx) error {
+		now, err := tx.Leases.Now(ctx)
+		if err != nil {
+			return err
+		}
+		return tx.Leases.Touch(ctx, "ticket/e1", before[0].Epoch, now, now, false)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(told); n != 0 {
+		t.Errorf("the target was told of %d ends before the lease was taken over", n)
+	}
+	r.publish(event("e1", "a.b", "k"))
+	got := r.pull("one", 1, 10*time.Second)
+	if len(got) != 1 || got[0].Lease == nil || got[0].Lease.Epoch <= before[0].Epoch+1 {
+		t.Fatalf("%+v", got)
+	}
+	select {
+	case s := <-told:
+		if s.Resource != "ticket/e1" || s.Epoch != before[0].Epoch+1 {
+			t.Errorf("the grant was %d, the target was told of %s, %d", before[0].Epoch, s.Resource, s.Epoch)
+		}
+	case <-time.After(30 * time.Second):
+		t.Errorf("the target was not told that a delivery took over %d", before[0].Epoch)
 	}
 }

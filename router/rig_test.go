@@ -35,10 +35,11 @@ type rig struct {
 	buffer     int
 	maxRecords int
 	broken     bool
-	tune       func(*Router)    // before it runs
-	quiet      bool             // no observer
-	clock      func() time.Time // nil: time.Now
-	leases     *lease.Service   // set by start
+	tune       func(*Router)           // before it runs
+	quiet      bool                    // no observer
+	clock      func() time.Time        // nil: time.Now
+	leases     *lease.Service          // set by start
+	seal       map[string]lease.Target // what they may be sealed at
 
 	router *Router
 	quar   *quarantine.Quarantine
@@ -163,7 +164,7 @@ func (r *rig) start() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.leases, err = lease.Open(ctx, lease.Config{Store: r.gate})
+	r.leases, err = lease.Open(ctx, lease.Config{Store: r.gate, Seal: r.seal})
 	if err != nil {
 		r.t.Fatal(err)
 	}

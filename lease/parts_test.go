@@ -250,6 +250,56 @@ func TestRevocationsEnd(t *testing.T) {
 	})
 }
 
+// rollsBack is a store that runs its next update once in vain, as one does whose
+// group was given up, and lets something happen before it is repeated.
+type rollsBack struct {
+	store.Store
+	between func()
+}
+
+func (r *rollsBack) Update(ctx context.Context, fn func(context.Context, *store.Tx) error) error {
+	if between := r.between; between != nil {
+		r.between = nil
+		inVain := errors.New("given up")
+		err := r.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) error { return errors.Join(fn(ctx, tx), inVain) })
+		if !errors.Is(err, inVain) {
+			return err
+		}
+		between()
+	}
+	return r.Store.Update(ctx, fn)
+}
+
+// TestRevocationIsRepeated: a holder that releases before the transaction that
+// would have ended its lease is repeated has released.
+func TestRevocationIsRepeated(t *testing.T) {
+	st := &rollsBack{Store: memory(t)}
+	s := service(t, st)
+	for _, released := range []bool{false, true} {
+		g, err := s.Acquire(t.Context(), worker("w"), Request{Resources: []string{"a"}, TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, here, leave, err := s.shut(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.between = func() {
+			if released {
+				if err := s.Release(t.Context(), worker("w"), "a", g[0].Token); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		e := ending{s: s, l: &l, here: here, terminate: true, until: time.Now().Add(time.Minute)}
+		out, err := e.supersede(t.Context(), time.Now())
+		leave()
+		if err != nil || out.Killed == released || out.Epoch <= g[0].Epoch || here.kills.Load() > 1 {
+			t.Errorf("released %v: %+v, %v, counted %d times", released, out, err, here.kills.Load())
+		}
+	}
+}
+
 // guardOnce says whether a write under the grant would pass.
 func (s *Service) guardOnce(g Grant) error {
 	f, err := s.Read(context.Background(), g.Token, "")

@@ -90,7 +90,7 @@ func (s *Service) endRevoked(ctx context.Context, l *store.Lease, r Revocation, 
 			return Revoked{}, err
 		}
 		if gone {
-			return Revoked{Epoch: row.Epoch, Drained: time.Since(begun), Killed: here.killed.Load() || ranOut(&row, l)}, nil
+			return Revoked{Epoch: row.Epoch, Drained: time.Since(begun), Killed: here.killed() || ranOut(&row, l)}, nil
 		}
 	}
 	e := ending{s: s, l: l, here: here, terminate: r.Terminate, until: begun.Add(r.Deadline)}
@@ -117,9 +117,11 @@ type grantID struct {
 }
 
 type revocation struct {
-	killed atomic.Bool
-	calls  int
+	kills atomic.Int32 // calls that ended the lease, or are about to
+	calls int
 }
+
+func (r *revocation) killed() bool { return r.kills.Load() > 0 }
 
 func (r *revocations) join(l *store.Lease) (here *revocation, leave func()) {
 	r.mu.Lock()
@@ -224,7 +226,7 @@ func (e *ending) supersede(ctx context.Context, begun time.Time) (Revoked, error
 		e.s.stats.Revoked.Add(1)
 		e.s.changed(&freed)
 	}
-	out := Revoked{Epoch: freed.Epoch, Drained: time.Since(begun), Killed: e.here.killed.Load() || ranOut(&freed, e.l)}
+	out := Revoked{Epoch: freed.Epoch, Drained: time.Since(begun), Killed: e.here.killed() || ranOut(&freed, e.l)}
 	for i := range e.met {
 		if e.met[i].Ended {
 			out.Sessions = append(out.Sessions, e.met[i])
@@ -257,21 +259,29 @@ func (e *ending) patiently(ctx context.Context) (freed store.Lease, ended bool, 
 
 // try raises the epoch, unless another has done so.
 func (e *ending) try(ctx context.Context) (freed store.Lease, ended bool, err error) {
+	undo := func() {
+		if ended {
+			e.here.kills.Add(-1)
+		}
+		ended = false
+	}
 	err = e.s.cfg.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		undo() // of a transaction that is repeated
 		now, err := tx.Leases.Get(ctx, e.l.Resource)
 		if err != nil {
 			return err
 		}
-		if ended = now.Epoch == e.l.Epoch; !ended {
+		if now.Epoch != e.l.Epoch {
 			freed = now
 			return nil
 		}
-		e.here.killed.Store(true) // before anybody can see the new epoch
+		ended = true
+		e.here.kills.Add(1) // before anybody can see the new epoch
 		freed, err = e.s.end(ctx, tx, &now)
 		return err
 	})
-	if err != nil && ended {
-		e.here.killed.Store(false)
+	if err != nil {
+		undo()
 	}
 	return freed, ended, err
 }

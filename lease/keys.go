@@ -119,32 +119,41 @@ func readRing(ctx context.Context, tx *store.Tx) (*ring, error) {
 // openKeys loads the keys and the issuer's name, and makes them in a new
 // store.
 func (s *Service) openKeys(ctx context.Context) error {
-	var secret [8 + 4 + ed25519.SeedSize]byte
+	var secret ringSecret
 	if _, err := io.ReadFull(s.cfg.Rand, secret[:]); err != nil {
 		return headgate.NewError(headgate.CodeInternal, "no randomness for a lease key: %v", err)
 	}
 	var r *ring
 	err := s.cfg.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
-		if r, err = readRing(ctx, tx); err != nil {
-			return err
-		}
-		if r.issuer == "" {
-			if err := tx.Settings.Put(ctx, issuerSetting, []byte("headgate-"+hex.EncodeToString(secret[:8]))); err != nil {
-				return err
-			}
-		}
-		if len(r.keys) == 0 {
-			if err := addKey(ctx, tx, secret[8:], time.Time{}); err != nil {
-				return err
-			}
-		}
-		r, err = readRing(ctx, tx)
+		r, err = makeRing(ctx, tx, &secret)
 		return err
 	})
 	if err == nil {
 		s.ring.Store(r)
 	}
 	return err
+}
+
+// ringSecret is the randomness of an issuer's name and a key.
+type ringSecret [8 + 4 + ed25519.SeedSize]byte
+
+// makeRing reads the keys and the issuer's name, and makes what is missing.
+func makeRing(ctx context.Context, tx *store.Tx, secret *ringSecret) (*ring, error) {
+	r, err := readRing(ctx, tx)
+	if err != nil || r.issuer != "" && len(r.keys) > 0 {
+		return r, err
+	}
+	if r.issuer == "" {
+		if err := tx.Settings.Put(ctx, issuerSetting, []byte("headgate-"+hex.EncodeToString(secret[:8]))); err != nil {
+			return nil, err
+		}
+	}
+	if len(r.keys) == 0 {
+		if err := addKey(ctx, tx, secret[8:], time.Time{}); err != nil {
+			return nil, err
+		}
+	}
+	return readRing(ctx, tx)
 }
 
 // addKey adds a key that is younger than the last one, whatever the clock
@@ -166,15 +175,20 @@ func addKey(ctx context.Context, tx *store.Tx, secret []byte, last time.Time) er
 
 // Rotate adds a key and drops the oldest ones. The new key verifies at once
 // and signs ten minutes later. Force adds one although the newest still is
-// young.
+// young. A store that was restored to before the first key gets one that signs
+// at once.
 func (s *Service) Rotate(ctx context.Context, force bool) error {
-	var secret [4 + ed25519.SeedSize]byte
+	var secret ringSecret
 	if _, err := io.ReadFull(s.cfg.Rand, secret[:]); err != nil {
 		return headgate.NewError(headgate.CodeInternal, "no randomness for a lease key: %v", err)
 	}
 	var r *ring
 	err := s.cfg.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
 		if r, err = readRing(ctx, tx); err != nil {
+			return err
+		}
+		if len(r.keys) == 0 {
+			r, err = makeRing(ctx, tx, &secret)
 			return err
 		}
 		now, err := tx.Leases.Now(ctx)
@@ -189,7 +203,7 @@ func (s *Service) Rotate(ctx context.Context, force bool) error {
 				return err
 			}
 		}
-		if err := addKey(ctx, tx, secret[:], r.keys[len(r.keys)-1].created); err != nil {
+		if err := addKey(ctx, tx, secret[8:], r.keys[len(r.keys)-1].created); err != nil {
 			return err
 		}
 		r, err = readRing(ctx, tx)

@@ -31,7 +31,9 @@
 //     or another transaction left behind counts for nothing.
 //  5. A missing fence, also an empty or NULL one, is an error, never a pass.
 //  6. Applications have no right on any table of this package. Functions run
-//     with the rights of the tables' owner and a fixed search path.
+//     with the rights of the tables' owner and look nothing up in the caller's
+//     search path; what evaluates columns of fenced tables runs with the
+//     writer's rights, as a cast may be the code of the table's owner.
 //
 // # Failure
 //

@@ -39,8 +39,9 @@ var downSQL string
 // version is of the installed objects. [Install] brings older ones up to it,
 // and what was fenced or sealed stays so. Version 2 keeps the note of a
 // transaction's fences as text; since version 3 the guard leaves none before a
-// table is fenced.
-const version = 3
+// table is fenced; since version 4 what names a row's resource runs with the
+// rights of whoever writes it.
+const version = 4
 
 // minServer is the oldest PostgreSQL that is supported.
 const minServer = 140000
@@ -122,7 +123,16 @@ func (c Config) Script() (string, error) {
 // upgrade is the script for a database with an older version, in which tables
 // are fenced or not. Who may call the functions stays as it is.
 func (c Config) upgrade(fenced bool) string {
-	return c.script("DROP FUNCTION IF EXISTS @private.pass(text, bigint, text), @private.holds(text);\n", "", fenced)
+	return c.script(`DROP FUNCTION IF EXISTS @private.pass(text, bigint, text), @private.holds(text);
+DO $$
+DECLARE
+  f regprocedure;
+BEGIN
+  FOR f IN SELECT oid FROM pg_catalog.pg_proc WHERE pronamespace = '@private'::regnamespace AND proname LIKE 'rows\_%' AND prosecdef LOOP
+    EXECUTE format('ALTER FUNCTION %s SECURITY INVOKER', f);
+  END LOOP;
+END $$;
+`, "", fenced)
 }
 
 // guard is the script of the function that applications call. With fenced
@@ -163,8 +173,9 @@ BEGIN
     EXECUTE format('ALTER FUNCTION @public.fence(text, bigint, text) OWNER TO %I', owner);
     EXECUTE format('ALTER FUNCTION @public.fence(text) OWNER TO %I', owner);
     EXECUTE format('ALTER FUNCTION @private.fence_statement() OWNER TO %I', owner);
+    EXECUTE format('ALTER FUNCTION @private.holds(text) OWNER TO %I', owner);
     EXECUTE format('GRANT USAGE ON SCHEMA @private, @public TO %I', owner);
-    EXECUTE format('GRANT EXECUTE ON FUNCTION @private.refuse(text, bigint, text), @private.well_formed(text, bigint, text), @private.holds(text), @public.fence(text, bigint, text) TO %I', owner);
+    EXECUTE format('GRANT EXECUTE ON FUNCTION @private.refuse(text, bigint, text), @private.well_formed(text, bigint, text), @public.fence(text, bigint, text) TO %I', owner);
   END IF;
 END $$;
 `

@@ -103,6 +103,10 @@ func TestNothingIsLookedUp(t *testing.T) {
 	want(t, "other nonce", call(fence("t/1", "2", old.NonceText())), headgate.CodeFenceConflict)
 	want(t, "malformed", call(fence("t//1", "2", now.NonceText())), headgate.CodeFenceMissing)
 	want(t, "malformed token", call("SELECT headgate.fence('hgl1.AAAA.BBBB')"), headgate.CodeFenceMissing)
+	want(t, "asked", call(good+"; SELECT headgate_fence.holds('t/1')"), "")
+	want(t, "asked for another", call(good+"; SELECT headgate_fence.holds('t/2')"), headgate.CodeFenceForeign)
+	forged := "SELECT pg_catalog.set_config('headgate.fences', pg_catalog.concat(pg_catalog.pg_current_xact_id(), E'\nt/1\t1\t" + old.NonceText() + "\n'), true)"
+	want(t, "asked with a note of its own", call(forged+"; SELECT headgate_fence.holds('t/1')"), headgate.CodeStaleFence)
 	want(t, "no fence", call("INSERT INTO public.tickets (id, ticket) VALUES (1, '1')"), headgate.CodeFenceMissing)
 	want(t, "no seal", call("SELECT headgate.fence_seal('t/1', 1, '"+old.NonceText()+"')"), headgate.CodeStaleFence)
 }

@@ -173,15 +173,20 @@ SET extra_float_digits = 1 SET bytea_output = 'hex' SET lc_monetary = 'C'`
 // resourceSQL returns the resource of a row as an expression, and the settings
 // that it needs.
 func resourceSQL(t fence.Template, types map[string]string, row string) (expr, needs string) {
-	return t.Expr(func(column string) string {
+	expr = t.Expr(func(column string) string {
 		ref := row + fence.Ident(column)
 		form, ok := fixed[types[column]]
 		if !ok {
 			form, needs = "CAST(%s AS text)", settings
 		}
 		return fmt.Sprintf(form, ref)
-	}), needs
+	})
+	return "(" + expr + ")" + bytewise, needs
 }
+
+// bytewise compares keys by their bytes: a collation of a column may take
+// different ones for the same.
+const bytewise = ` COLLATE pg_catalog."C"`
 
 // The names of triggers. Statements' triggers fire in the order of their
 // names; nothing depends on it.
@@ -310,8 +315,9 @@ type Fenced struct {
 }
 
 // FencedTables lists the fenced tables with their partitions and heirs, and
-// what would let a write escape: a trigger that was switched off, a partition
-// or heir that came later without one.
+// what would let a write escape or gain rights: a trigger that was switched
+// off or is of an older version, a partition or heir that came later without
+// one.
 func FencedTables(ctx context.Context, conn *pgx.Conn, schema string) ([]Fenced, error) {
 	c := Config{Schema: schema}
 	if err := c.check(); err != nil {
@@ -326,18 +332,22 @@ func FencedTables(ctx context.Context, conn *pgx.Conn, schema string) ([]Fenced,
 			count(t.oid) FILTER (WHERE t.tgenabled <> 'A'),
 			count(t.oid) FILTER (WHERE (t.tgtype & 28) <> 0),
 			count(t.oid) FILTER (WHERE (t.tgtype & 32) <> 0),
+			count(t.oid) FILTER (WHERE p.prosecdef AND p.proname LIKE 'rows\_%'),
+			count(t.oid) FILTER (WHERE p.proname LIKE 'rows\_%' AND position($3 IN p.prosrc) = 0 AND EXISTS (SELECT FROM pg_catalog.pg_attribute a
+				JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation WHERE a.attrelid = t.tgrelid AND NOT l.collisdeterministic)),
 			EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
 				WHERE n.nspname = $2 AND p.proname = 'fence' AND p.pronargs = 3 AND p.prosrc LIKE '%set_config%')
 		FROM tree LEFT JOIN pg_catalog.pg_trigger t ON t.tgrelid = tree.oid AND t.tgname LIKE 'headgate\_fence%'
-		GROUP BY 1 ORDER BY 1`, c.private(), c.schema())
+		LEFT JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
+		GROUP BY 1 ORDER BY 1`, c.private(), c.schema(), bytewise)
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Fenced, error) {
 		var f Fenced
-		var off, writes, truncates int
+		var off, writes, truncates, definer, folding int
 		var noted bool
-		err := row.Scan(&f.Table, &off, &writes, &truncates, &noted)
+		err := row.Scan(&f.Table, &off, &writes, &truncates, &definer, &folding, &noted)
 		if !noted {
 			f.Problems = append(f.Problems, "the guard leaves no note for the triggers, which refuse every write: repeat fence-table")
 		}
@@ -349,6 +359,12 @@ func FencedTables(ctx context.Context, conn *pgx.Conn, schema string) ([]Fenced,
 		}
 		if truncates == 0 {
 			f.Problems = append(f.Problems, "has no trigger for TRUNCATE")
+		}
+		if definer > 0 {
+			f.Problems = append(f.Problems, "a trigger runs casts of the table's columns with the rights of the guard's owner: repeat fence-table")
+		}
+		if folding > 0 {
+			f.Problems = append(f.Problems, "a trigger may take different keys for the same, by the collation of a column: repeat fence-table")
 		}
 		f.Problems = slices.Clip(f.Problems)
 		return f, err

@@ -272,13 +272,15 @@ func TestRights(t *testing.T) {
 	want(t, "write", fencepg.Tx(ctx, app, old, ticket(1)), "")
 	want(t, "seal", new(fencepg.DB).Seal(ctx, app, f), "")
 	for _, sql := range []string{
-		"SELECT * FROM headgate_fence.fences", "UPDATE headgate_fence.fences SET epoch = 9", "SELECT headgate_fence.pass('t/1', 1, 'x')",
+		"SELECT * FROM headgate_fence.fences", "UPDATE headgate_fence.fences SET epoch = 9", "SELECT headgate_fence.refuse('t/1', 1, 'x')", "CREATE TABLE headgate_fence.own ()",
 		"SELECT headgate.fence_close_all()", "ALTER TABLE tickets DISABLE TRIGGER ALL", "SET session_replication_role = replica", "DROP FUNCTION headgate.fence(text)",
 	} {
 		if _, err := app.Exec(ctx, sql); fencepg.State(err) != "42501" {
 			t.Errorf("%s: %v, want no right", sql, err)
 		}
 	}
+	pgtest.Exec(t, url, "REVOKE ALL ON tickets FROM "+role+"; GRANT INSERT ON tickets TO "+role)
+	want(t, "write without the right to read", fencepg.Tx(ctx, app, f, ticket(2)), "")
 	// What the guard calls, shadowed in a schema that comes first.
 	pgtest.Exec(t, url, `SET ROLE `+role+`; CREATE FUNCTION own.translate(text, text, text) RETURNS text LANGUAGE sql AS $$ SELECT 'x' $$;
 		CREATE FUNCTION own.convert_to(text, name) RETURNS bytea LANGUAGE sql AS $$ SELECT ''::bytea $$;
@@ -286,8 +288,8 @@ func TestRights(t *testing.T) {
 		CREATE OPERATOR own.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = own.yes)`)
 	_, err := app.Exec(ctx, "SET search_path = own, pg_catalog, public; SELECT headgate.fence('t/1', 1, '"+old.NonceText()+"')")
 	want(t, "shadowed", fencepg.Error(err), headgate.CodeStaleFence)
-	if n := count(t, pool, "SELECT count(*) FROM tickets"); n != 1 {
-		t.Errorf("%d rows, want 1", n)
+	if n := count(t, pool, "SELECT count(*) FROM tickets"); n != 2 {
+		t.Errorf("%d rows, want 2", n)
 	}
 }
 

@@ -1,4 +1,5 @@
--- Where the guards look, for functions only. Applications get no right on it.
+-- Where the guards look, for functions only. Applications may call what the
+-- triggers of rows ask, and get no other right in it.
 CREATE SCHEMA IF NOT EXISTS @private;
 CREATE SCHEMA IF NOT EXISTS @public;
 REVOKE ALL ON SCHEMA @private FROM PUBLIC;

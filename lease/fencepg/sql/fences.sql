@@ -9,6 +9,17 @@ CREATE TABLE IF NOT EXISTS @private.fences (
   sealed   timestamptz NOT NULL DEFAULT clock_timestamp(),
   UNIQUE (resource, epoch)
 ) WITH (fillfactor = 50);
+-- The schema may be used by everybody: what default privileges gave goes.
+DO $$
+DECLARE
+  role oid;
+BEGIN
+  FOR role IN SELECT DISTINCT a.grantee FROM pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) a
+      WHERE c.oid = '@private.fences'::regclass AND a.grantee NOT IN (0, c.relowner) LOOP
+    EXECUTE format('REVOKE ALL ON @private.fences FROM %I CASCADE', pg_get_userbyid(role));
+  END LOOP;
+END $$;
+REVOKE ALL ON @private.fences FROM PUBLIC;
 
 -- No row goes and no epoch falls, so that none is ever accepted twice.
 CREATE OR REPLACE FUNCTION @private.fences_stay() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -29,6 +40,7 @@ END $$;
 CREATE OR REPLACE TRIGGER fences_rise BEFORE UPDATE OF epoch ON @private.fences
   FOR EACH ROW EXECUTE FUNCTION @private.fences_rise();
 ALTER TABLE @private.fences ENABLE ALWAYS TRIGGER fences_rise;
+REVOKE ALL ON FUNCTION @private.fences_stay(), @private.fences_rise() FROM PUBLIC;
 
 -- First phase of a takeover: what the older grant begins from now on is
 -- refused. It waits for no transaction that is under way.

@@ -58,35 +58,47 @@ END $$;
 -- What the triggers ask: does this transaction hold a fence on the resource,
 -- and is it still good? Asking anew also takes the lock anew that a rolled
 -- back savepoint has dropped.
+--
+-- Those of rows run with the rights of whoever writes, so everybody may call
+-- this. It answers for the caller's own transaction; why a fence does not pass,
+-- which tells of the lease, it says to who may ask the guard itself. As in the
+-- guard nothing may be looked up.
 CREATE OR REPLACE FUNCTION @private.holds(r text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS $$
 DECLARE
-  noted text := current_setting('@setting', true);
+  noted pg_catalog.text := pg_catalog.current_setting('@setting', true);
   start integer;
-  said  text;
+  said  pg_catalog.text;
   e     bigint;
-  n     text;
+  n     pg_catalog.text;
 BEGIN
-  IF noted IS NULL OR noted = '' THEN
+  IF noted IS NULL OR noted OPERATOR(pg_catalog.=) '' THEN
     RAISE EXCEPTION 'headgate: the table is fenced and the transaction names no fence' USING SCHEMA = '@private', ERRCODE = 'HG002', HINT = 'Call headgate.fence first in the transaction.';
   END IF;
-  said := pg_current_xact_id_if_assigned()::text || E'\n';
-  IF said IS NULL OR NOT starts_with(noted, said) THEN --transaction
+  said := pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text OPERATOR(pg_catalog.||) E'\n';
+  IF said IS NULL OR NOT pg_catalog.starts_with(noted, said) THEN --transaction
     RAISE EXCEPTION 'headgate: the fence belongs to another transaction' USING SCHEMA = '@private', ERRCODE = 'HG002', HINT = 'Call headgate.fence first in every transaction; never set @setting.';
   END IF;
-  start := strpos(noted, E'\n' || r || E'\t');
-  IF r IS NULL OR start = 0 THEN
+  start := pg_catalog.strpos(noted, pg_catalog.concat(E'\n', r, E'\t'));
+  IF r IS NULL OR start OPERATOR(pg_catalog.=) 0 THEN
     RAISE EXCEPTION 'headgate: the row belongs to %, for which the transaction holds no fence', coalesce(r, 'no resource') USING SCHEMA = '@private', ERRCODE = 'HG004';
   END IF;
-  noted := substr(noted, start + length(r) + 2);
-  said := split_part(noted, E'\t', 1);
-  IF said = '' OR length(said) > 18 OR translate(said, '0123456789', '') <> '' THEN
+  noted := pg_catalog.substr(noted, start OPERATOR(pg_catalog.+) pg_catalog.length(r) OPERATOR(pg_catalog.+) 2);
+  said := pg_catalog.split_part(noted, E'\t', 1);
+  IF said OPERATOR(pg_catalog.=) '' OR pg_catalog.length(said) OPERATOR(pg_catalog.>) 18 OR pg_catalog.translate(said, '0123456789', '') OPERATOR(pg_catalog.<>) '' THEN
     RAISE EXCEPTION 'headgate: the fence cannot be read' USING SCHEMA = '@private', ERRCODE = 'HG002', HINT = 'Never set @setting.';
   END IF;
   e := said::bigint;
-  n := split_part(split_part(noted, E'\n', 1), E'\t', 2);
+  n := pg_catalog.split_part(pg_catalog.split_part(noted, E'\n', 1), E'\t', 2);
   @pass
   IF NOT FOUND THEN
+    said := pg_catalog.current_setting('role');
+    IF said OPERATOR(pg_catalog.=) 'none' THEN
+      said := session_user;
+    END IF;
+    IF NOT pg_catalog.has_function_privilege(said::pg_catalog.name, '@public.fence(pg_catalog.text, bigint, pg_catalog.text)', 'EXECUTE') THEN
+      RAISE EXCEPTION 'headgate: the fence does not pass' USING SCHEMA = '@private', ERRCODE = 'HG002', HINT = 'Who may call headgate.fence is told why.';
+    END IF;
     RETURN @private.refuse(r, e, n); --again
   END IF;
   RETURN true;
@@ -104,4 +116,6 @@ CREATE OR REPLACE FUNCTION @private.fence_never() RETURNS trigger LANGUAGE plpgs
 BEGIN
   RAISE EXCEPTION 'headgate: a table whose rows belong to many resources cannot be truncated' USING SCHEMA = '@private', ERRCODE = 'HG003', HINT = 'Delete the rows under their fences.';
 END $$;
-REVOKE ALL ON FUNCTION @private.refuse(text, bigint, text), @private.holds(text), @private.fence_statement(), @private.fence_never() FROM PUBLIC;
+REVOKE ALL ON FUNCTION @private.refuse(text, bigint, text), @private.fence_statement(), @private.fence_never() FROM PUBLIC;
+GRANT USAGE ON SCHEMA @private TO PUBLIC;
+GRANT EXECUTE ON FUNCTION @private.holds(text) TO PUBLIC;

@@ -166,6 +166,14 @@ var checks = [...]check{
 		"Nothing: the first relay on this server reads them. One of a version before this check left them out: write what is missing anew by headgate outbox replay.",
 	},
 	{
+		"warning", `SELECT 'the repair of the outbox ends when a transaction has ended that has not: ' || coalesce('the session ' || l.pid || coalesce(' of role ' || a.usename, ''), 'the prepared transaction ' || quote_literal(left(p.gid, 200)), 'one that is prepared')
+			FROM headgate.relay_state s JOIN headgate.installation i USING (slot) JOIN pg_locks l ON l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
+			  AND l.transactionid::text = ANY (regexp_split_to_array(substr(s.repair, length('` + openPrefix + `') + 1), '[, ]+'))
+			LEFT JOIN pg_stat_activity a USING (pid) LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid
+			WHERE starts_with(s.repair, '` + openPrefix + `')`,
+		"Let it end: if it waits for a synchronous standby, see to that; else commit it, or roll it back. Events are relayed meanwhile; what it wrote is when it has ended.",
+	},
+	{
 		"error", `SELECT 'the role ' || current_user || ' may not replicate' FROM pg_roles WHERE rolname = current_user AND NOT rolreplication AND NOT rolsuper`,
 		"ALTER ROLE … REPLICATION;",
 	},
@@ -294,7 +302,7 @@ func slotFindings(s State) []Finding {
 	case "lost":
 		found = append(found, Finding{Severity: "error", What: "the slot " + s.Slot + " was invalidated", Fix: "Run the relay: it makes the slot anew and repairs from the table."})
 	}
-	if s.Repair != "" {
+	if s.Repair != "" && !strings.HasPrefix(s.Repair, openPrefix) {
 		found = append(found, Finding{Severity: "warning", What: "rows are read from the table: " + s.Repair, Fix: "Wait; if it lasts, see whether the node and its broker work."})
 	}
 	if !s.Active && s.SlotStatus != "missing" {

@@ -29,7 +29,8 @@ type stretch struct {
 	since     *string // nil: the whole table
 	until     string
 	low, high int64
-	restored  int64 // of a whole table: up to it rows are of another server, and read as they are seen
+	restored  int64           // of a whole table: up to it rows are of another server, and read as they are seen
+	open      map[uint32]bool // who wrote before it began and had not ended
 }
 
 // repair hands out the rows whose transactions are not visible in the proven
@@ -37,6 +38,8 @@ type stretch struct {
 // the slot being advanced. The slot exists before the pass looks at the table,
 // so that every later commit is in the stream. A pass that was broken off goes on
 // where it was; the slot was advanced since it began, so that another follows.
+// What it cannot see yet and the stream may not have either keeps it from ending:
+// see [writers].
 func (x *session) repair(ctx context.Context) error {
 	p, err := x.brokenOff(ctx)
 	if err != nil {
@@ -63,11 +66,12 @@ func (x *session) repair(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+		open := p.open
 		x.snapshot, p = &p.until, nil
 		if old {
 			continue
 		}
-		done, err := x.endRepair(ctx)
+		done, err := x.endPass(ctx, open)
 		if err != nil {
 			return err
 		}
@@ -105,10 +109,14 @@ func (x *session) brokenOff(ctx context.Context) (*stretch, error) {
 // transaction is not was restored from a dump of another server, where that had
 // the number; so were those before it, since a dump also sets the sequence.
 func (x *session) nextPass(ctx context.Context) (*stretch, error) {
-	p := &stretch{since: x.snapshot}
+	open, err := x.settle(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &stretch{since: x.snapshot, open: open}
 	x.sqlMu.Lock()
 	defer x.sqlMu.Unlock()
-	err := x.sql.QueryRow(ctx, `SELECT pg_current_snapshot()::text, coalesce(min(seq), 0), coalesce(max(seq), -1),
+	err = x.sql.QueryRow(ctx, `SELECT pg_current_snapshot()::text, coalesce(min(seq), 0), coalesce(max(seq), -1),
 		       coalesce(max(seq) FILTER (WHERE NOT pg_visible_in_snapshot(xid, pg_current_snapshot())), -9223372036854775808) FROM headgate.outbox`).Scan(&p.until, &p.low, &p.high, &p.restored)
 	if err != nil {
 		return nil, sqlError("reading the outbox", err)
@@ -119,14 +127,30 @@ func (x *session) nextPass(ctx context.Context) (*stretch, error) {
 	return p, nil
 }
 
-// endRepair clears the reason, unless the slot was advanced since the pass began.
-func (x *session) endRepair(ctx context.Context) (bool, error) {
+// endPass ends the repair, or leaves it open for writers that have not ended. It
+// reports whether the stream may begin: not if the slot was advanced since the
+// pass began.
+func (x *session) endPass(ctx context.Context, open map[uint32]bool) (bool, error) {
+	if len(open) == 0 {
+		return x.endRepair(ctx, *x.why.Load())
+	}
 	x.sqlMu.Lock()
 	defer x.sqlMu.Unlock()
 	if x.advanced.Swap(false) {
 		return false, nil
 	}
-	if _, err := x.sql.Exec(ctx, `UPDATE headgate.relay_state SET repair = NULL WHERE slot = $1 AND epoch = $2`, x.slot, x.epoch); err != nil {
+	return true, x.awaitWriters(ctx, open)
+}
+
+// endRepair clears the reason, unless the slot was advanced since the pass began
+// or there is another one.
+func (x *session) endRepair(ctx context.Context, reason string) (bool, error) {
+	x.sqlMu.Lock()
+	defer x.sqlMu.Unlock()
+	if x.advanced.Swap(false) {
+		return false, nil
+	}
+	if _, err := x.sql.Exec(ctx, `UPDATE headgate.relay_state SET repair = NULL WHERE slot = $1 AND epoch = $2 AND repair = $3`, x.slot, x.epoch, reason); err != nil {
 		return false, sqlError("ending the repair", err)
 	}
 	x.why.Store(nil)

@@ -35,6 +35,7 @@ type session struct {
 	advanced  atomic.Bool
 	missed    map[int64]uint64 // rows set aside that cannot be seen, and the transactions before which they were written
 	proven    chan relay.Mark  // a proven repair
+	writers   *writers         // for whom the repair waits while the stream runs; the reader's
 
 	secret   [32]byte     // of the heartbeats, which it alone can tell
 	sent     atomic.Int64 // heartbeats of this session

@@ -115,7 +115,6 @@ func (x *session) prepare(ctx context.Context) error {
 		if err := x.setRepair(ctx, reason); err != nil {
 			return err
 		}
-		x.why.Store(&reason)
 		x.snapshot = st.snapshot
 		if st.systemID != nil && *st.systemID != x.systemID {
 			x.snapshot = nil // transaction numbers of another server
@@ -222,6 +221,7 @@ func (x *session) setRepair(ctx context.Context, reason string) error {
 	if tag.RowsAffected() == 0 {
 		return errSuperseded
 	}
+	x.why.Store(&reason)
 	return nil
 }
 

@@ -105,6 +105,9 @@ func (x *session) sameSlot(ctx context.Context) error {
 	if slot == nil {
 		return slotGone(x.slot)
 	}
+	if x.advanced.Load() { // since the repair ended; its reason is noted
+		return errors.New("pgrelay: the slot was advanced before the stream began; the table is read again")
+	}
 	left := pglogrepl.LSN(x.flush.Load())
 	if slot.confirmed == left {
 		return nil
@@ -168,7 +171,7 @@ func (x *session) take(ctx context.Context, d *decoder, data []byte) error {
 		if d.open {
 			return nil // it may lie behind rows of the transaction
 		}
-		return x.push(ctx, relay.Change{Kind: relay.Idle, Position: relay.Position(k.ServerWALEnd)})
+		return x.deliver(ctx, d, relay.Change{Kind: relay.Idle, Position: relay.Position(k.ServerWALEnd)})
 	case pglogrepl.XLogDataByteID:
 		w, err := pglogrepl.ParseXLogData(data[1:])
 		if err != nil {
@@ -183,7 +186,7 @@ func (x *session) take(ctx context.Context, d *decoder, data []byte) error {
 		if c.Kind == relay.Beat && !x.ours(ctx, &c.Mark) {
 			return nil
 		}
-		return x.push(ctx, c)
+		return x.deliver(ctx, d, c)
 	}
 	return nil
 }
@@ -242,6 +245,8 @@ type decoder struct {
 	relations map[uint32]*relation
 	open      bool
 	committed time.Time
+	xid       uint32        // of the last transaction
+	final     pglogrepl.LSN // of its commit
 	told      pglogrepl.LSN // by the last keepalive
 }
 
@@ -255,7 +260,7 @@ func (d *decoder) decode(data []byte) (relay.Change, error) {
 	}
 	switch m := msg.(type) {
 	case *pglogrepl.BeginMessage:
-		d.open, d.committed = true, m.CommitTime
+		d.open, d.committed, d.xid, d.final = true, m.CommitTime, m.Xid, m.FinalLSN
 		return relay.Change{Kind: relay.Begin}, nil
 	case *pglogrepl.CommitMessage:
 		d.open = false

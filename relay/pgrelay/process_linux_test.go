@@ -107,14 +107,14 @@ func TestRepairsThatAreKilledLoseNothing(t *testing.T) {
 	}
 	h := newKilling(t)
 	h.Apart()
-	rows := 5000 * (kills + 1)
+	rows := 10_000 * (kills + 1) // more than the nodes read
 	pgtest.Exec(t, h.Place, fmt.Sprintf(`INSERT INTO public.orders SELECT i %% 97 + 100, i FROM generate_series(1, %d) i;
 		SELECT headgate.emit('order.placed', jsonb_build_object('n', i), 'k' || i %% 97 + 100) FROM generate_series(1, %d) i;
 		UPDATE headgate.relay_state SET repair = 'a test'`, rows, rows))
 	h.StartWriter()
 	went := 0
 	for i := range kills {
-		h.StartNode(fmt.Sprint(relaytest.AtRow, ":", 5000+i*311%1000))
+		h.StartNode(fmt.Sprint(relaytest.AtRow, ":", 8000+i*311%1000))
 		h.AwaitEnd(time.Minute)
 		if !h.Killed() {
 			t.Fatal("the process was not killed by itself")

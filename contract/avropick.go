@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ type avroPick struct {
 	fields  map[string][]pickUse // of all records, by name
 	need    []int32              // by branch: required fields of a record, or noRecord
 	symbols map[string]int       // symbol → first enum that has it
+	alike   []int32              // by branch: the first record that takes the same, or itself
 }
 
 // pickUse is one record that has a field of some name.
@@ -91,8 +93,10 @@ func newAvroPick(n *avroNode) *avroPick {
 		return nil
 	}
 	p := &avroPick{byName: map[string]int{}, fields: map[string][]pickUse{}, symbols: map[string]int{}, need: make([]int32, len(n.kids))}
+	shapes := map[string]int32{}
 	for i, k := range n.kids {
 		p.need[i] = noRecord
+		p.alike = append(p.alike, int32(i))
 		if _, have := p.byName[k.name]; !have && k.op != avroNull {
 			p.byName[k.name] = i
 		}
@@ -105,6 +109,12 @@ func newAvroPick(n *avroNode) *avroPick {
 			continue
 		}
 		p.need[i] = 0
+		shape := k.shape()
+		if first, have := shapes[shape]; have {
+			p.alike[i] = first
+		} else {
+			shapes[shape] = int32(i)
+		}
 		for f := range k.fields {
 			use := pickUse{branch: int32(i), less: 1}
 			for kind := range kind(kinds) {
@@ -124,6 +134,19 @@ func newAvroPick(n *avroNode) *avroPick {
 	}
 	return p
 }
+
+// shape is the same of records that take the same values, and have as many
+// faults with any other.
+func (n *avroNode) shape() string {
+	var b strings.Builder
+	for i, f := range n.fields {
+		fmt.Fprintf(&b, "%d %v %s ", n.kids[i].id, f.hasDefault, f.name)
+	}
+	return b.String()
+}
+
+// repeats reports whether an earlier branch takes the same values.
+func (p *avroPick) repeats(branch int32) bool { return p != nil && p.alike[branch] < branch }
 
 // meantBy lists the branches that a value of a JSON type may mean.
 func (n *avroNode) meantBy(k kind) []int32 {

@@ -565,7 +565,7 @@ func (r *avroRead) branches(n *avroNode, v int32, wrapped int, inner int32, key 
 	least = r.faults(n, v)
 	s := r.scalar(n, v)
 	for _, i := range n.likely(r.t.values[v].kind) {
-		if least != nil && least[i] > 0 || s.asked && s.rulesOut(n.kids[i], int(i)) {
+		if least != nil && least[i] > 0 || n.pick.repeats(i) || s.asked && s.rulesOut(n.kids[i], int(i)) {
 			continue
 		}
 		if r.try(n, int(i), v) {
@@ -649,7 +649,7 @@ func (r *avroRead) best(n *avroNode, v int32, likely, least []int32) (best, fewe
 		best = -1
 	}
 	for _, i := range likely {
-		if low := floor(i); i == nearest || best >= 0 && (low > fewest || low == fewest && int(i) > best) {
+		if low := floor(i); i == nearest || n.pick.repeats(i) || best >= 0 && (low > fewest || low == fewest && int(i) > best) {
 			continue
 		}
 		if found := r.count(n.kids[i], v); found > 0 && (best < 0 || found < fewest || found == fewest && int(i) < best) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -236,7 +237,9 @@ func compileLibrary(doc any, hooks *compileHooks, rsn *reasons) (prog *program) 
 		return nil
 	}
 	low.findReferences()
-	return &program{root: root, nodes: low.nodes, dynamic: low.dynamic}
+	p := &program{root: root, nodes: low.nodes}
+	p.dynamic = slices.ContainsFunc(p.nodes, func(n *node) bool { return len(p.recursiveTargets(n)) > 1 || len(p.dynamicTargets(n)) > 1 })
+	return p
 }
 
 // explainLibrary writes the library's error as reasons with pointers.

@@ -40,7 +40,7 @@ func (c *Contract) examine(text []byte, most int) (*diagnosis, *jsontext.Fault) 
 	e := &d.eval
 	e.begin(c.prog, &d.tape)
 	e.limit = min(e.limit, most)
-	e.applied.on = true
+	e.applied.on, e.reports = true, true
 	e.distances = nearDistances
 	d.rep.t, d.rep.e = &d.tape, e
 	d.valid = e.decide(&d.rep)
@@ -91,6 +91,7 @@ func (e *evaluator) end() {
 		clear(v.strangers)
 		v.object, v.n = -1, nil
 	}
+	clear(e.failed)
 	spare := e.spare[:min(len(e.spare), maxPooledBranches)]
 	for _, b := range spare {
 		if cap(b.list) > maxPooledFindings {
@@ -99,7 +100,7 @@ func (e *evaluator) end() {
 		clear(b.list[:cap(b.list)])
 	}
 	*e = evaluator{
-		spare: spare, rows: e.rows[:0],
+		spare: spare, rows: e.rows[:0], failed: e.failed,
 		scope: e.scope[:0], undo: e.undo[:0], key: e.key[:0], declared: e.declared[:0], hashes: e.hashes[:0],
 		applied: appliedList{list: e.applied.list[:0]}, vocabularies: vocabularies[:0],
 	}

@@ -44,6 +44,10 @@ type evaluator struct {
 	spare            []*branchReport
 	spared           int
 	rows             []int32 // of faults by branch, of unions under way
+	// failed are unions of which no branch matches, where that is asked again:
+	// for reports.
+	reports bool
+	failed  map[unionAt]struct{}
 	// searched is what was counted last for schemas under contains.
 	searched searched
 	// faults are those of classes of scalars.
@@ -367,6 +371,12 @@ func (e *evaluator) candidates(u *union, v int32) []*node {
 }
 
 func (e *evaluator) anyOf(n *node, v int32, ev *evals, rep *report) bool {
+	if e.failedBefore(n.anyOf, v) {
+		if rep != nil {
+			e.explainAny(n, v, rep)
+		}
+		return false
+	}
 	matched := false
 	rows, k := len(e.rows), e.t.values[v].kind
 	list := e.candidates(n.anyOf, v)
@@ -390,17 +400,61 @@ func (e *evaluator) anyOf(n *node, v int32, ev *evals, rep *report) bool {
 		}
 	}
 	e.rows = e.rows[:rows]
-	switch {
-	case matched || rep == nil || e.over():
-	case e.wrapped(n.anyOf, v) != nil:
-		e.eval(e.wrapped(n.anyOf, v), v, nil, rep)
-	default:
-		e.explainUnion(n, n.anyOf, "anyOf", v, rep)
+	if !matched && !e.over() {
+		e.noteFailed(n.anyOf, v)
+		if rep != nil {
+			e.explainAny(n, v, rep)
+		}
 	}
 	return matched
 }
 
+// explainAny adds why no branch of an anyOf matched.
+func (e *evaluator) explainAny(n *node, v int32, rep *report) {
+	if b := e.wrapped(n.anyOf, v); b != nil {
+		e.eval(b, v, nil, rep)
+		return
+	}
+	e.explainUnion(n, n.anyOf, "anyOf", v, rep)
+}
+
+// unionAt is a union that was asked of a container.
+type unionAt struct {
+	u *union
+	v int32
+}
+
+// failedBefore reports whether it is known that no branch of a union matches.
+// Where unions nest, those within are asked for the verdict on what is around
+// them, and again for its report, at each level.
+func (e *evaluator) failedBefore(u *union, v int32) bool {
+	if len(e.failed) == 0 || e.t.values[v].kind < kindArray {
+		return false
+	}
+	_, known := e.failed[unionAt{u, v}]
+	return known
+}
+
+// noteFailed notes that no branch of a union matches. What names become for a
+// while is no container; and what applies depends on nothing else, unless the
+// way there decides what a reference means.
+func (e *evaluator) noteFailed(u *union, v int32) {
+	if !e.reports || e.p.dynamic || e.t.values[v].kind < kindArray || len(e.failed) >= len(e.t.values) {
+		return
+	}
+	if e.failed == nil {
+		e.failed = map[unionAt]struct{}{}
+	}
+	e.failed[unionAt{u, v}] = struct{}{}
+}
+
 func (e *evaluator) oneOf(n *node, v int32, ev *evals, rep *report) bool {
+	if e.failedBefore(n.oneOf, v) {
+		if rep != nil {
+			e.explainUnion(n, n.oneOf, "oneOf", v, rep)
+		}
+		return false
+	}
 	first, second := -1, -1
 	rows, k := len(e.rows), e.t.values[v].kind
 	list := e.candidates(n.oneOf, v)
@@ -430,11 +484,13 @@ func (e *evaluator) oneOf(n *node, v int32, ev *evals, rep *report) bool {
 		return false
 	case first >= 0 && second < 0:
 		return true
-	case rep == nil:
-	case first >= 0:
+	case first < 0:
+		e.noteFailed(n.oneOf, v)
+		if rep != nil {
+			e.explainUnion(n, n.oneOf, "oneOf", v, rep)
+		}
+	case rep != nil:
 		rep.add(finding{code: headgate.ViolationManyBranches, val: v, n: n, keyword: "oneOf", arg: first, arg2: second})
-	default:
-		e.explainUnion(n, n.oneOf, "oneOf", v, rep)
 	}
 	return false
 }

@@ -196,7 +196,6 @@ type lowering struct {
 	trueNode  *node
 	falseNode *node
 	resources *resources
-	dynamic   bool
 }
 
 func (l *lowering) node(s *jsonschema.Schema) *node {
@@ -277,12 +276,12 @@ func (l *lowering) lower(s *jsonschema.Schema, n *node) error {
 		return nil
 	}
 	if s.RecursiveRef != nil {
-		n.recRef, l.dynamic = l.node(s.RecursiveRef), true
+		n.recRef = l.node(s.RecursiveRef)
 	}
 	if s.DynamicRef != nil {
 		n.dynRef = l.node(s.DynamicRef.Ref)
 		if a := s.DynamicRef.Anchor; a != "" && s.DynamicRef.Ref.DynamicAnchor == a {
-			n.dynName, l.dynamic = a, true
+			n.dynName = a
 		}
 	}
 	n.not, n.ifs, n.then, n.otherwise = l.node(s.Not), l.node(s.If), l.node(s.Then), l.node(s.Else)

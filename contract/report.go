@@ -92,7 +92,6 @@ func (r *report) absorb(o *report) {
 		r.add(o.list[i])
 	}
 	r.dropped += o.dropped
-	r.marks = append(r.marks, o.marks...)
 }
 
 // size counts the faults, the dropped ones included.

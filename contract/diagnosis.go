@@ -18,7 +18,7 @@ type diagnosis struct {
 
 // Bounds of what a diagnosis keeps for the next.
 const (
-	maxPooledFindings = 256
+	maxPooledFindings = 2 * maxFindings
 	maxPooledApplied  = 4096
 	maxPooledBranches = 64
 )

@@ -199,9 +199,10 @@ func (e *evaluator) dependencies(n *node, v int32, ev *evals, rep *report) bool 
 				continue
 			}
 			ok = false
-			if rep != nil {
-				rep.add(finding{code: headgate.ViolationDependency, val: v, name: name, n: n, keyword: d.keyword, words: []string{d.name}})
+			if rep == nil {
+				break
 			}
+			rep.add(finding{code: headgate.ViolationDependency, val: v, name: name, n: n, keyword: d.keyword, words: []string{d.name}})
 		}
 		if !ok && rep == nil {
 			return false

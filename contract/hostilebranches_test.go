@@ -211,3 +211,20 @@ func TestShortcutsChangeNothing(t *testing.T) {
 		t.Errorf("%d of %d refused", refused, cases)
 	}
 }
+
+// A verdict does not look for the names that are asked for behind the first that
+// is not there.
+func TestVerdictOnDependenciesEndsEarly(t *testing.T) {
+	var names []string
+	for i := range 200 {
+		names = append(names, fmt.Sprintf(`"k%d"`, i))
+	}
+	c := compileOK(t, `{"dependentRequired":{"a":[`+strings.Join(names, ",")+`]}}`)
+	tape, fault := readTape([]byte(`{"a":1}`), c.policy.limits(), nil)
+	if fault != nil {
+		t.Fatal(fault)
+	}
+	if e := newEvaluator(c.prog, &tape); e.decide(nil) || e.work > 10 {
+		t.Errorf("it takes %d units", e.work)
+	}
+}

@@ -41,7 +41,7 @@ func (a *appliedList) of(object int32) []appliedTo {
 // payload are those with few names.
 const (
 	maxVocabularies     = 4
-	maxPooledVocabulary = 256
+	maxPooledVocabulary = 2048
 )
 
 // vocabulary is what the schemas that spoke about one object declare, and what

@@ -149,10 +149,24 @@ func isPostgres(db string) bool {
 	return strings.HasPrefix(db, "postgres://") || strings.HasPrefix(db, "postgresql://")
 }
 
+// connectPostgres opens a connection that takes text for UTF-8, whatever the
+// database's encoding is.
+func connectPostgres(ctx context.Context, url string) (*pgx.Conn, error) {
+	cfg, err := pgx.ParseConfig(url)
+	if err == nil {
+		cfg.RuntimeParams["client_encoding"] = "UTF8"
+		var conn *pgx.Conn
+		if conn, err = pgx.ConnectConfig(ctx, cfg); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, &headgate.Error{Code: headgate.CodeUnavailable, Detail: "the database cannot be reached", Err: err}
+}
+
 func (f *fencing) postgres(ctx context.Context, url string, out *fencedTable) (err error) {
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := connectPostgres(ctx, url)
 	if err != nil {
-		return &headgate.Error{Code: headgate.CodeUnavailable, Detail: "the database cannot be reached", Err: err}
+		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // the server ends the session either way
 	if f.remove {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/inbox/inboxpgx"
 	"github.com/headgate/headgate/inbox/inboxsqlite"
@@ -57,9 +56,9 @@ func (a *app) onInbox(ctx context.Context, pg func(*pgx.Conn) error, lite func(*
 	if path != "" {
 		return sqliteOutbox(path).with(lite)
 	}
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := connectPostgres(ctx, url)
 	if err != nil {
-		return &headgate.Error{Code: headgate.CodeUnavailable, Detail: "the database cannot be reached", Err: err}
+		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // everything is committed or not by now
 	return pg(conn)

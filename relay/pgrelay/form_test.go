@@ -1,14 +1,19 @@
 package pgrelay_test
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/broker/membroker"
 	"github.com/headgate/headgate/internal/pgtest"
 	"github.com/headgate/headgate/relay"
+	"github.com/headgate/headgate/relay/pgrelay"
 )
 
 // Rows are the same whether they come from the log in binary form, from the log
@@ -114,5 +119,69 @@ func TestSettingsOfTheDatabaseChangeNoValue(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// encoded is a database in an encoding.
+func encoded(t testing.TB, encoding string) string {
+	return databaseWith(t, pgtest.URL(t), ` ENCODING '`+encoding+`' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'`)
+}
+
+// Text of a database in another encoding is published in UTF-8, from the log, in
+// binary form or as text, and from the table; and that of watched rows.
+func TestEncodingsOfTheDatabase(t *testing.T) {
+	for encoding, text := range map[string]string{"LATIN1": "caf\u00e9 \u00a3 \u00ff", "EUC_JP": "\u6f22\u5b57 \u30ab"} {
+		t.Run(encoding, func(t *testing.T) {
+			r := newRigOn(t, encoded(t, encoding), membroker.New(membroker.Config{}))
+			plain, tickets := r.db, `public."tickets `+text+`"`
+			r.db += "&client_encoding=UTF8" // what writers of the test send
+			r.exec(`CREATE TABLE ` + tickets + ` (id int PRIMARY KEY, title text)`)
+			must(t, pgrelay.Watch(context.Background(), plain, tickets, "orders"))
+			n := 0
+			write := func() {
+				r.exec(`SELECT headgate.emit('order.placed', jsonb_build_object('n', $1::int, 'c', $2::text), $2, $2)`, n, text)
+				r.exec(`INSERT INTO headgate.outbox (id, role, type, key, subject, data) VALUES ('own'||$1::int, session_user, 'order.placed', $2::text, $2::text, convert_to(json_build_object('n', $1::int, 'c', $2::text)::text, 'UTF8'))`, n, text)
+				r.exec(`INSERT INTO `+tickets+` VALUES ($1, $2)`, n, text)
+				n++
+			}
+			all := func() bool { return len(r.Stored()) >= 3*n }
+			write()
+			x := r.run(nil)
+			r.until("what came from the log is stored", all)
+			r.exec(`CREATE DOMAIN public.label AS text`)
+			r.exec(`ALTER TABLE headgate.outbox ALTER COLUMN subject TYPE public.label`)
+			write()
+			r.until("what came as text is stored", all)
+			x.Stop()
+			write()
+			r.exec(gaveUp)
+			x = r.run(nil)
+			r.until("what came from the table is stored", all)
+			x.Stop()
+			rows := 0
+			for _, s := range r.Stored() {
+				var data struct{ C string }
+				must(t, json.Unmarshal(s.Event.Data, &data))
+				if s.Event.Type == "order.placed" {
+					if s.Event.Key != text || s.Event.Subject != text || data.C != text {
+						t.Errorf("stored is %q %q %s", s.Event.Key, s.Event.Subject, s.Event.Data)
+					}
+					continue
+				}
+				if rows++; !strings.Contains(string(s.Event.Data), text) {
+					t.Errorf("a watched row is %s", s.Event.Data)
+				}
+			}
+			if rows != n {
+				t.Errorf("%d rows, want %d", rows, n)
+			}
+			if err := r.connect().QueryRow(context.Background(), `SELECT headgate.emit('order.placed', '"\u0e01"')`).Scan(new(string)); err == nil {
+				t.Error("what the database has no sign for was written")
+			}
+		})
+	}
+	err := pgrelay.Install(context.Background(), encoded(t, "SQL_ASCII"), pgrelay.InstallOptions{})
+	if e := headgate.AsError(err); e == nil || e.Code != headgate.CodeInvalidArgument || !strings.Contains(e.Fix, "UTF8") {
+		t.Errorf("a database in SQL_ASCII: %v", err)
 	}
 }

@@ -21,7 +21,7 @@ const SchemaVersion = 1
 // Revision is that of the functions beside them, raised with every change of
 // what Install makes. Relays and writers of every revision work with those of
 // every other; [Install] brings a database up to it.
-const Revision = 7
+const Revision = 8
 
 // Publication is the name of the publication that the relay reads.
 const Publication = "headgate_outbox"
@@ -158,6 +158,9 @@ func (o InstallOptions) plan(ctx context.Context, conn *pgx.Conn) (p plan, err e
 		if p.main, p.slot, err = o.script(database, server); err != nil {
 			return p, err
 		}
+		if err := knowsItsText(conn); err != nil {
+			return p, err
+		}
 		name, err := o.check(database)
 		if err == nil {
 			err = slotIsFree(ctx, conn, name)
@@ -169,6 +172,17 @@ func (o InstallOptions) plan(ctx context.Context, conn *pgx.Conn) (p plan, err e
 	}
 	p.main, err = o.extend(ctx, conn, have)
 	return p, err // a missing slot is the relay's to make: it knows what to repair
+}
+
+// knowsItsText refuses a database that takes any bytes for text: what is no UTF-8
+// could not be published.
+func knowsItsText(conn *pgx.Conn) error {
+	if conn.PgConn().ParameterStatus("server_encoding") != "SQL_ASCII" {
+		return nil
+	}
+	e := headgate.NewError(headgate.CodeInvalidArgument, "the encoding of the database is SQL_ASCII: nothing says what its text means")
+	e.Fix = "Move it to a database with ENCODING 'UTF8'."
+	return e
 }
 
 // extend is the transaction that brings a prepared database up to date.
@@ -232,7 +246,8 @@ func Preview(ctx context.Context, url string, o InstallOptions) (string, error) 
 // adding the roles' grants, and the slot's name when that is taken by another
 // database. The role needs the rights to create roles, schemas and publications,
 // and REPLICATION, and for an upgrade to own what is there. Errors:
-// invalid_argument, also for roles that do not exist, forbidden, unavailable,
+// invalid_argument, also for roles that do not exist and for a database in the
+// encoding SQL_ASCII, forbidden, unavailable,
 // also when writers keep their transactions open, and conflict for a newer
 // version or a slot that exists.
 func Install(ctx context.Context, url string, o InstallOptions) error {

@@ -15,7 +15,7 @@ import (
 // connect connects whoever looks after an outbox, often a superuser: what has no
 // schema in a statement is the server's, and not looked up where others may write.
 func connect(ctx context.Context, url string) (*pgx.Conn, error) {
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := connectSQL(ctx, url)
 	if err != nil {
 		return nil, unreachable(err)
 	}

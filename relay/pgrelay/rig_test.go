@@ -25,10 +25,12 @@ type rig struct {
 
 // database makes a database of the test's own on a server and drops it, with
 // the slots in it, when the test ends.
-func database(t testing.TB, server string) string {
+func database(t testing.TB, server string) string { return databaseWith(t, server, "") }
+
+func databaseWith(t testing.TB, server, options string) string {
 	t.Helper()
 	name := fmt.Sprintf("t_%x", time.Now().UnixNano())
-	pgtest.Exec(t, server, `CREATE DATABASE `+name)
+	pgtest.Exec(t, server, `CREATE DATABASE `+name+options)
 	t.Cleanup(func() {
 		pgtest.Exec(t, server, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '`+name+`'`)
 		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {

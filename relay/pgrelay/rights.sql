@@ -14,7 +14,7 @@ BEGIN
     WHERE nspname = 'headgate' AND proname IN ('cause', 'emit_event', 'new_id', 'emit', 'set_cause', 'as_json', 'capture', 'refuse_truncate', 'watch', 'unwatch', 'maintain')
   ) o JOIN pg_roles r ON r.oid = o.owner WHERE rolname <> current_user AND NOT rolsuper ORDER BY what DESC LIMIT 1;
   IF FOUND THEN
-    RAISE EXCEPTION 'headgate: % belongs to %, who could replace what runs with the rights of %: give it to that role (ALTER … OWNER TO), or remove it', other.what, other.owner, current_user
+    RAISE EXCEPTION 'headgate: % belongs to %, who could replace what runs with the rights of %: give it to that role (ALTER ... OWNER TO), or remove it', other.what, other.owner, current_user
       USING ERRCODE = '42501';
   END IF;
 END $$;

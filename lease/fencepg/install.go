@@ -108,21 +108,27 @@ func (c Config) fill(sql string) string {
 	return sql
 }
 
+// revoke takes the functions that applications call away from everybody.
+func (c Config) revoke() string {
+	functions := "@public.fence(text, bigint, text), @public.fence(text)"
+	if c.Node == "" {
+		functions += ", @public.fence_gate(text, bigint), @public.fence_seal(text, bigint, text), @public.fence_close_all()"
+	}
+	return "REVOKE ALL ON FUNCTION " + functions + " FROM PUBLIC;\n"
+}
+
 // Script returns what Install would execute in a database without fencing.
 func (c Config) Script() (string, error) {
 	if err := c.check(); err != nil {
 		return "", err
 	}
-	functions := "@public.fence(text, bigint, text), @public.fence(text)"
-	if c.Node == "" {
-		functions += ", @public.fence_gate(text, bigint), @public.fence_seal(text, bigint, text), @public.fence_close_all()"
-	}
-	return c.script("", "REVOKE ALL ON FUNCTION "+functions+" FROM PUBLIC;\n", false), nil
+	return c.script("", c.revoke(), false), nil
 }
 
 // upgrade is the script for a database with an older version, in which tables
-// are fenced or not. Who may call the functions stays as it is.
-func (c Config) upgrade(fenced bool) string {
+// are fenced or not. Who may call the functions stays as it is, but for what is
+// revoked.
+func (c Config) upgrade(revoked string, fenced bool) string {
 	return c.script(`DROP FUNCTION IF EXISTS @private.pass(text, bigint, text), @private.holds(text);
 DO $$
 DECLARE
@@ -132,7 +138,7 @@ BEGIN
     EXECUTE format('ALTER FUNCTION %s SECURITY INVOKER', f);
   END LOOP;
 END $$;
-`, "", fenced)
+`, revoked, fenced)
 }
 
 // guard is the script of the function that applications call. With fenced
@@ -198,9 +204,9 @@ func (c Config) grants() string {
 
 // Install puts the functions into the database, all or nothing, in place of
 // those of an older version. Repeating it with the same Config changes nothing
-// but the grants. Errors: conflict when another configuration or a newer
-// version is installed; invalid_config when the server is too old or Node
-// names no store.
+// but the grants, unless the database was restored without its rights. Errors:
+// conflict when another configuration or a newer version is installed;
+// invalid_config when the server is too old or Node names no store.
 func Install(ctx context.Context, conn *pgx.Conn, c Config) error {
 	script, err := c.Script()
 	if err != nil {
@@ -214,14 +220,19 @@ func Install(ctx context.Context, conn *pgx.Conn, c Config) error {
 		switch {
 		case err != nil:
 			return err
-		case have == c.mark(version):
-			script = c.fill(c.grants())
-		case c.older(have):
-			fenced, err := c.fenced(ctx, tx)
+		case have == c.mark(version), c.older(have):
+			fenced, entitled, err := c.state(ctx, tx)
 			if err != nil {
 				return err
 			}
-			script = c.upgrade(fenced)
+			switch older := have != c.mark(version); {
+			case older:
+				script = c.upgrade("", fenced)
+			case !entitled:
+				script = c.upgrade(c.revoke(), fenced)
+			default:
+				script = c.fill(c.grants())
+			}
 		case have != "":
 			return headgate.NewError(headgate.CodeConflict, "Another fencing is installed (%s); uninstall it first.", clip(have))
 		}
@@ -230,11 +241,14 @@ func Install(ctx context.Context, conn *pgx.Conn, c Config) error {
 	})
 }
 
-// fenced reports whether triggers of any table ask these functions.
-func (c Config) fenced(ctx context.Context, tx pgx.Tx) (yes bool, err error) {
+// state reports whether triggers of any table ask these functions, and whether
+// what a version gives to everybody is there: a dump that was restored without
+// rights has none, and functions that everybody may call.
+func (c Config) state(ctx context.Context, tx pgx.Tx) (fenced, entitled bool, err error) {
 	err = tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
-		JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1 AND t.tgname LIKE 'headgate\_fence%')`, c.private()).Scan(&yes)
-	return yes, err
+		WHERE p.pronamespace = n.oid AND t.tgname LIKE 'headgate\_fence%'), has_schema_privilege('public', n.oid, 'USAGE')
+		FROM pg_catalog.pg_namespace n WHERE n.nspname = $1`, c.private()).Scan(&fenced, &entitled)
+	return fenced, entitled, err
 }
 
 // alone keeps others from changing the functions until the transaction ends.

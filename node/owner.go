@@ -152,6 +152,11 @@ func (l *Loaded) brokerOptions(opts Options) (BrokerOptions, error) {
 	if err != nil {
 		return BrokerOptions{}, headgate.NewError(headgate.CodeInvalidConfig, "broker.url: %v", err)
 	}
+	if file := l.Broker.Credentials; file != "" && url != "" {
+		if _, err := Secret("file:" + file).Resolve(); err != nil {
+			return BrokerOptions{}, headgate.NewError(headgate.CodeInvalidConfig, "broker.credentials: %v", err)
+		}
+	}
 	return BrokerOptions{
 		Dir: filepath.Join(l.dataDir(), "broker"), URL: url, Credentials: l.Broker.Credentials, Prefix: l.Broker.Prefix,
 		Replicas: l.Broker.Replicas, Relaxed: l.Durability == "relaxed", Log: opts.Log,

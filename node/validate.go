@@ -1,10 +1,14 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -121,8 +125,11 @@ func (l *Loaded) validateNode(p *problems) {
 	if l.Version != 0 && l.Version != 1 {
 		p.add("version", "this build reads version 1, not %d", l.Version)
 	}
-	if _, port, err := net.SplitHostPort(l.listen()); err != nil || !listenable(port) {
+	if host, port, err := net.SplitHostPort(l.listen()); err != nil || !listenable(port) || !hostname(host) {
 		p.add("listen", "want HOST:PORT, not %q", clip([]byte(l.Listen)))
+	}
+	if err := folder(l.dataDir()); err != nil {
+		p.add("data", "%v", err)
 	}
 	for i, name := range l.Hosts {
 		if name == "" || strings.ContainsAny(name, ":/ ") {
@@ -283,6 +290,41 @@ func (l *Loaded) validatePrincipals(p *problems) {
 func listenable(port string) bool {
 	_, err := net.LookupPort("tcp", port)
 	return err == nil
+}
+
+// hostname reports whether text may name a host: an address, a name of labels of
+// letters, digits, "-" and "_" that does not look like one, or nothing, which is
+// every address.
+func hostname(text string) bool {
+	if _, err := netip.ParseAddr(text); err == nil || text == "" {
+		return true
+	}
+	labels := strings.Split(strings.TrimSuffix(text, "."), ".")
+	for _, label := range labels {
+		if label == "" || len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
+			return false
+		}
+	}
+	return len(text) <= 254 && strings.Trim(labels[len(labels)-1], "0123456789") != ""
+}
+
+// folder says why a path can be no folder: by its text, or since what it leads
+// through is none.
+func folder(path string) error {
+	if strings.ContainsRune(path, 0) {
+		return errors.New("a path holds no NUL")
+	}
+	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
+		if len(filepath.Base(at)) > 255 {
+			return errors.New("a part of the path has more than 255 bytes")
+		}
+		switch info, err := os.Stat(at); {
+		case err == nil && !info.IsDir():
+			return fmt.Errorf("%s is no folder", at)
+		case err == nil || at == filepath.Dir(at):
+			return nil
+		}
+	}
 }
 
 func (l *Loaded) listen() string {

@@ -1,6 +1,8 @@
 package natsbroker
 
 import (
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -46,13 +48,28 @@ func connect(cfg Config, e *embedded, lost, back func()) (*nats.Conn, error) {
 	}
 	nc, err := nats.Connect(url, opts...)
 	if err != nil {
-		return nil, headgate.NewError(headgate.CodeUnavailable, "NATS server cannot be reached: %v", err)
+		return nil, headgate.NewError(headgate.CodeUnavailable, "the NATS server at %s cannot be reached: %v", addresses(url), err)
 	}
 	if got := nc.MaxPayload(); e == nil && got < int64(cfg.largestMessage()) {
 		nc.Close()
 		return nil, headgate.NewError(headgate.CodeInvalidConfig, "the NATS server takes messages of %d bytes, %d are needed: raise its max_payload or lower MaxEventBytes and FrameBytes", got, cfg.largestMessage())
 	}
 	return nc, nil
+}
+
+// addresses are those of the servers in a list of URLs, which may hold secrets.
+func addresses(urls string) string {
+	var hosts []string
+	for text := range strings.SplitSeq(urls, ",") {
+		text = strings.TrimSpace(text)
+		if !strings.Contains(text, "://") {
+			text = "nats://" + text
+		}
+		if u, err := url.Parse(text); err == nil {
+			hosts = append(hosts, u.Host)
+		}
+	}
+	return strings.Join(hosts, ", ")
 }
 
 func (a Auth) options() []nats.Option {

@@ -80,6 +80,9 @@ var faulty = []struct{ name, config, says string }{
 	{"a broker's port 0", "broker: {url: 'nats://h:0'}", "port"},
 	{"a broker of another kind", "broker: {url: 'amqp://h'}", "scheme"},
 	{"credentials of an embedded broker", "broker: {credentials: DIR/x.creds}", "Auth"},
+	{"a host that is none", "listen: '256.0.0.1:7530'", "listen"},
+	{"a host with a space", "listen: 'a b:7530'", "listen"},
+	{"a host with an empty label", "listen: 'a..b:7530'", "listen"},
 	{"a port that is none", "listen: '127.0.0.1:99999'", "listen"},
 	{"a port without a name", "listen: '127.0.0.1:nowhere'", "listen"},
 	{"a weak token", "principals: [{name: p, kind: system, token: 'env:AGREE_WEAK'}]", "token of principal p"},
@@ -94,6 +97,12 @@ var faulty = []struct{ name, config, says string }{
 	{"a negative bound", "limits: {in_flight: -1}", "in_flight"},
 	{"a negative retention", "quarantine: {retain: -1h}", "retain"},
 	{"a name of a host with a port", "hosts: ['a:1']", "hosts"},
+}
+
+// nowhere are data folders that there can be none of. LONG is a name of 256
+// bytes, and FILE a file.
+var nowhere = []struct{ name, data string }{
+	{"a NUL", `"DIR/a\0b"`}, {"a long name", "DIR/LONG"}, {"a long name within", "DIR/LONG/x"}, {"a file", "FILE"}, {"below a file", "FILE/x/y"},
 }
 
 // sound are configurations that a node starts on, also those that look odd.
@@ -143,6 +152,21 @@ func TestCheckAndServeAgree(t *testing.T) {
 			}
 		})
 	}
+	for _, c := range nowhere {
+		t.Run("data: "+c.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "node.yaml")
+			data := strings.NewReplacer("DIR", filepath.Dir(file), "LONG", strings.Repeat("x", 256), "FILE", file).Replace(c.data)
+			if err := os.WriteFile(file, []byte("listen: 127.0.0.1:0\ndata: "+data+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if code, started, said := serves(t, file); started || code != exitUsage || !strings.Contains(said, ":2:7: data: ") {
+				t.Errorf("serve ends with %d (started: %t) and says %s", code, started, said)
+			}
+			if code, said := check(file); code != exitUsage || !strings.Contains(said, ":2:7: data: ") {
+				t.Errorf("check ends with %d and says %s", code, said)
+			}
+		})
+	}
 	for _, c := range sound {
 		t.Run(c.name, func(t *testing.T) {
 			file := write(t, c.config)
@@ -164,7 +188,7 @@ func TestCheckAndServeAgree(t *testing.T) {
 func TestCheckNamesWhatIsNotHere(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "node.yaml")
 	config := `store: {driver: postgres, url: 'env:AGREE_ABSENT1'}
-broker: {url: 'env:AGREE_ABSENT2'}
+broker: {url: 'nats://h', credentials: '/nowhere/AGREE_ABSENT2'}
 principals: [{name: p, kind: system, token: 'env:AGREE_ABSENT3'}]
 leases: {seal: {a: {url: 'env:AGREE_ABSENT4'}}}
 outbox: [{name: o, url: 'file:/nowhere/AGREE_ABSENT5'}]

@@ -161,9 +161,18 @@ func TestSilentBrokerStopsGrants(t *testing.T) {
 		t.Errorf("at the beginning of the silence: %v", err)
 	}
 	old := time.Now().Add(-ownStale - time.Second)
-	n.owned.checked.Store(&old)
-	if _, err := acquire("r/3", ""); headgate.CodeOf(err) != headgate.CodeUnavailable {
-		t.Errorf("after a long silence: %v", err)
+	for late := true; ; late = false { // one answer may be under way since before the silence
+		n.owned.checked.Store(&old)
+		g, err := acquire("r/3", "")
+		if headgate.CodeOf(err) == headgate.CodeUnavailable {
+			break
+		}
+		if !late || err != nil {
+			t.Fatalf("after a long silence: %v", err)
+		}
+		if err := n.Leases.Release(t.Context(), p, "r/3", g.Token); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if again, err := acquire("r/1", "one"); err != nil || !again.Again {
 		t.Errorf("a repeated request: %+v, %v", again, err)

@@ -91,6 +91,9 @@ func (e *evaluator) end() {
 		clear(v.strangers)
 		v.object, v.n = -1, nil
 	}
+	if len(e.failed) > maxPooledFindings {
+		e.failed = nil // clearing it takes its capacity
+	}
 	clear(e.failed)
 	spare := e.spare[:min(len(e.spare), maxPooledBranches)]
 	for _, b := range spare {

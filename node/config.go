@@ -113,7 +113,8 @@ type Defaults struct {
 // Contracts says where contracts come from and how strict they are.
 type Contracts struct {
 	// Dir is a folder of *.json schemas to register at start, subject = file
-	// name without the ending.
+	// name without the ending. Like every path here it is relative to the folder
+	// in which the node is started.
 	Dir string `yaml:"dir"`
 	// Compatibility of a new version with earlier ones: none, backward (default),
 	// backward_transitive, forward, forward_transitive, full or

@@ -55,7 +55,7 @@ type Verdict struct {
 	Contract ContractRef `json:"contract"`
 	// Violations are ordered by offset, then by code. At most
 	// [MaxViolations]; Truncated counts the rest, as far as they were looked
-	// for: up to one for each byte of the payload.
+	// for: the look ends at 1,024.
 	Violations []Violation `json:"violations,omitempty"`
 	Truncated  int         `json:"truncated,omitempty"`
 	// Proposals are ways to mend the payload, the best first, where the report

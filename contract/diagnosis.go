@@ -18,7 +18,7 @@ type diagnosis struct {
 
 // Bounds of what a diagnosis keeps for the next.
 const (
-	maxPooledFindings = 2 * maxFindings
+	maxPooledFindings = 2 * maxSought
 	maxPooledApplied  = 4096
 	maxPooledBranches = 64
 )
@@ -66,7 +66,7 @@ func (c *Contract) release(d *diagnosis) {
 // begin readies an evaluator whose memory is used again.
 func (e *evaluator) begin(p *program, t *tape) {
 	e.p, e.t, e.limit = p, t, budgetBase+budgetPerByte*len(t.text)
-	e.sought, e.compared = max(minSought, len(t.text)), max(minCompared, comparedBase+len(t.text)/comparedBytes)
+	e.sought, e.compared = maxSought, maxCompared
 	if !p.closing {
 		return
 	}

@@ -87,8 +87,8 @@
 //  3. The cost of a contract is bounded when it is compiled ([MaxVisits]), and
 //     the work of a check by the payload's length; beyond it the payload is
 //     refused as too_complex. A payload is never in doubt. The look for faults
-//     ends at one for each byte, at least 8,192, and at a bounded number in
-//     branches that are compared; what was found is told.
+//     ends at 1,024, and at 2,048 in branches that are compared; what was found
+//     is told.
 //  4. The same digest and bytes give the same verdict, byte for byte.
 //  5. What the fast engine accepts, the general engine accepts; what it refuses
 //     is decided by the general engine. Acceptance by the fast engine costs no

@@ -219,7 +219,7 @@ func (r *repairer) keep(text []byte, d *diagnosis) examined {
 	e := &d.eval
 	x := examined{text: text, valid: d.valid && !e.over()}
 	r.work -= e.work
-	if size := d.rep.size(); x.valid || r.work < 0 || e.over() || size == 0 || size > maxRepairFindings {
+	if size := len(d.rep.list); x.valid || r.work < 0 || e.over() || size == 0 || size > maxRepairFindings {
 		r.c.release(d)
 	} else {
 		e.hideSensitive()

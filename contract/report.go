@@ -21,60 +21,44 @@ type finding struct {
 	list    *wantedList // what several branches want
 }
 
-// maxFindings bounds what a report keeps; the first in order are kept.
-const maxFindings = 1024
-
-// A report looks for so many faults, or for one for each byte of the payload,
-// which is more than one for each of its values; and for so many in the branches
-// of unions that it compares, or one for each eight bytes and a few. There the
-// look ends: a report lists headgate.MaxViolations, and how long counting the
-// rest takes would be the sender's choice.
+// A report looks for so many faults, and for so many in the branches of unions
+// that it compares. There the look ends: a report lists
+// [headgate.MaxViolations], and how long counting the rest takes would be the
+// sender's choice.
 const (
-	minSought     = 8192
-	minCompared   = 4096
-	comparedBase  = 2048
-	comparedBytes = 8
+	maxSought   = 1024
+	maxCompared = 2048
 )
 
 // report collects the faults of one payload.
 type report struct {
-	t       *tape
-	e       *evaluator // that counts what was found
-	branch  bool       // of one branch of a union
-	list    []finding
-	dropped int
-	kept    int     // of the list, when it was cut last
-	marks   []int32 // values that a failed branch declared
+	t      *tape
+	e      *evaluator // that counts what was found
+	branch bool       // of one branch of a union
+	list   []finding
+	marks  []int32 // values that a failed branch declared
 }
 
 func (r *report) add(f finding) {
-	if r.e != nil {
-		r.e.found(r.branch)
-	}
-	if r.dropped > 0 && r.compare(&f, &r.list[r.kept-1]) > 0 {
-		r.dropped++ // it stands behind those that are kept
+	if r.e != nil && !r.e.mayFind(r.branch) {
 		return
-	}
-	if len(r.list) >= 2*maxFindings {
-		r.finish()
-		if r.kept = min(len(r.list), maxFindings); r.kept < len(r.list) {
-			r.dropped += len(r.list) - r.kept
-			r.list = r.list[:r.kept]
-		}
 	}
 	r.list = append(r.list, f)
 }
 
-// found counts a fault, and ends the look for more where that is enough: what
-// was found is told then.
-func (e *evaluator) found(branch bool) {
+// mayFind counts a fault, or ends the look where there were enough: what was
+// found is told then.
+func (e *evaluator) mayFind(branch bool) bool {
 	left := &e.sought
 	if branch {
 		left = &e.compared
 	}
-	if *left--; *left < 0 {
+	if *left == 0 {
 		e.limit = -1
+		return false
 	}
+	*left--
+	return true
 }
 
 func (r *report) addCount(v int32, n *node, minKeyword string, least int, maxKeyword string, most, count int) {
@@ -91,11 +75,7 @@ func (r *report) absorb(o *report) {
 	for i := range o.list {
 		r.add(o.list[i])
 	}
-	r.dropped += o.dropped
 }
-
-// size counts the faults, the dropped ones included.
-func (r *report) size() int { return len(r.list) + r.dropped }
 
 // offset is where a finding stands in the payload.
 func (r *report) offset(f *finding) int32 {
@@ -191,9 +171,9 @@ func (e *evaluator) explainUnion(n *node, u *union, keyword string, v int32, rep
 	case e.mergeValues(n, keyword, likely, rep), e.mergeMissing(n, keyword, v, likely, rep):
 	default:
 		best := slices.MinFunc(likely, func(a, b *branchReport) int {
-			return cmp.Or(cmp.Compare(a.misnamed(e.t, v), b.misnamed(e.t, v)), cmp.Compare(a.size(), b.size()), cmp.Compare(a.index, b.index))
+			return cmp.Or(cmp.Compare(a.misnamed(e.t, v), b.misnamed(e.t, v)), cmp.Compare(len(a.list), len(b.list)), cmp.Compare(a.index, b.index))
 		})
-		if best.size() == 0 {
+		if len(best.list) == 0 {
 			rep.add(finding{code: headgate.ViolationNoBranch, val: v, n: n, keyword: keyword})
 			return
 		}
@@ -350,7 +330,7 @@ func (e *evaluator) mergeValues(n *node, keyword string, branches []*branchRepor
 func (e *evaluator) mergeMissing(n *node, keyword string, v int32, branches []*branchReport, rep *report) bool {
 	var words []string
 	for _, b := range branches {
-		if b.size() != 1 || b.list[0].code != headgate.ViolationMissingRequired || b.list[0].val != v {
+		if len(b.list) != 1 || b.list[0].code != headgate.ViolationMissingRequired || b.list[0].val != v {
 			return false
 		}
 		words = append(words, b.list[0].name)

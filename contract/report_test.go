@@ -262,13 +262,17 @@ func TestReportsAreDeterministic(t *testing.T) {
 // The first 32 by place are kept, however many there are, and the rest is
 // counted.
 func TestReportsAreBounded(t *testing.T) {
-	const n = 10_000
-	payload := []byte("[" + strings.Repeat("1,", n-1) + "1]")
-	v := compileOK(t, `{"items":{"type":"string"}}`).Check(payload)
-	checkReport(t, payload, v)
-	if len(v.Violations) != headgate.MaxViolations || v.Truncated != n-headgate.MaxViolations || v.Violations[31].At != "/31" {
-		t.Errorf("%d listed, %d truncated, the last at %s", len(v.Violations), v.Truncated, v.Violations[31].At)
+	const n = 1000
+	c := compileOK(t, `{"items":{"type":"string"}}`)
+	for _, items := range []int{n, 10_000} {
+		payload := []byte("[" + strings.Repeat("1,", items-1) + "1]")
+		v := c.Check(payload)
+		checkReport(t, payload, v)
+		if len(v.Violations) != headgate.MaxViolations || v.Truncated != min(items, maxSought)-headgate.MaxViolations || v.Violations[31].At != "/31" {
+			t.Errorf("%d listed, %d truncated, the last at %s", len(v.Violations), v.Truncated, v.Violations[31].At)
+		}
 	}
+	v := c.Check([]byte("[" + strings.Repeat("1,", n-1) + "1]"))
 	refusal := api.Refusal{Violations: v.Violations, Truncated: v.Truncated}
 	text := strings.TrimSuffix(refusal.AgentText(), "\n")
 	if lines := strings.Split(text, "\n"); len(lines) != 12 || !strings.Contains(lines[11], fmt.Sprint(n-11)) {

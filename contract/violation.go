@@ -11,12 +11,7 @@ import (
 // violations puts a finished report into words.
 func (e *evaluator) violations(r *report) ([]headgate.Violation, int) {
 	e.hideSensitive()
-	list := r.list
-	truncated := r.dropped
-	if len(list) > headgate.MaxViolations {
-		truncated += len(list) - headgate.MaxViolations
-		list = list[:headgate.MaxViolations]
-	}
+	list := r.list[:min(len(r.list), headgate.MaxViolations)]
 	out := make([]headgate.Violation, 0, len(list))
 	pl := newPlaces(e.t.text)
 	for i := range list {
@@ -27,7 +22,7 @@ func (e *evaluator) violations(r *report) ([]headgate.Violation, int) {
 		e.explain(f, &v)
 		out = append(out, v)
 	}
-	return out, truncated
+	return out, len(r.list) - len(list)
 }
 
 func schemaAt(f *finding) string {

@@ -17,8 +17,23 @@ type automaton struct {
 	next  []uint16             // state × class → state
 	ends  []uint16             // state → which of sets it matches, if the text ends there
 	stays []bool               // states that no character leads out of
-	// sets are the combinations of patterns that some text matches.
+	// sets are the combinations of patterns that some text matches, or that
+	// match at one place of it.
 	sets [][]int32
+	// found says of each state, in an automaton that forgets, which of sets
+	// matches where it is reached; masks are the sets. States of others know what
+	// matched before.
+	found []uint16
+	masks []patternMask
+}
+
+// patternMask has a bit for each pattern.
+type patternMask [4]uint64
+
+func (m *patternMask) add(o *patternMask) {
+	for w := range m {
+		m[w] |= o[w]
+	}
 }
 
 // Bounds of one automaton and of the work of making it; and of all automata of
@@ -40,7 +55,8 @@ func newAutomata() *automata { return &automata{maxAutomataCells, maxAutomataWor
 // byte.
 const automatonWork = 4
 
-// match returns which of the sets a text matches.
+// match returns which of the sets a text matches, in an automaton that does not
+// forget.
 func (a *automaton) match(text []byte) int {
 	state, classes := 0, len(a.low)
 	for i := 0; i < len(text) && !a.stays[state]; {
@@ -57,8 +73,38 @@ func (a *automaton) match(text []byte) int {
 	return int(a.ends[state])
 }
 
-// matches returns the patterns that a text matches.
-func (a *automaton) matches(text []byte) []int32 { return a.sets[a.match(text)] }
+// appendMatches adds the patterns that a text matches, in order.
+func (a *automaton) appendMatches(out []int32, text []byte) []int32 {
+	if a.found == nil {
+		return append(out, a.sets[a.match(text)]...)
+	}
+	state, classes := 0, len(a.low)
+	mask := a.masks[a.found[0]]
+	for i := 0; i < len(text) && !a.stays[state]; {
+		class, size := 0, 1
+		if c := text[i]; c < utf8.RuneSelf {
+			class = int(a.ascii[c])
+		} else {
+			var r rune
+			r, size = utf8.DecodeRune(text[i:])
+			class = a.class(r)
+		}
+		state = int(a.next[state*classes+class])
+		i += size
+		if set := a.found[state]; len(a.sets[set]) > 0 {
+			mask.add(&a.masks[set])
+		}
+	}
+	mask.add(&a.masks[a.ends[state]])
+	for w := range mask {
+		eachBit(w, mask[w], func(i int) { out = append(out, int32(i)) })
+	}
+	return out
+}
+
+// matchesAny reports whether a text matches a pattern, in an automaton that
+// does not forget.
+func (a *automaton) matchesAny(text []byte) bool { return len(a.sets[a.match(text)]) > 0 }
 
 func (a *automaton) class(r rune) int {
 	i, found := slices.BinarySearch(a.low, r)
@@ -68,9 +114,24 @@ func (a *automaton) class(r rune) int {
 	return i
 }
 
-// make makes the automaton of patterns, or returns nil.
-func (left *automata) make(patterns []*pattern) *automaton {
-	b := &automatonBuilder{a: &automaton{}, states: map[string]uint16{}, sets: map[string]uint16{}}
+// makeAny makes the automaton of patterns, which forgets if it would be too
+// large otherwise, or returns nil. Patterns that may match anywhere have many
+// states together: one for each way to have matched some of them.
+func (left *automata) makeAny(patterns []*pattern) *automaton {
+	a := left.make(patterns, false)
+	if a == nil && len(patterns) > 1 {
+		a = left.make(patterns, true)
+	}
+	return a
+}
+
+// make makes the automaton of patterns, or returns nil. If it forgets, its
+// states do not know what matched before.
+func (left *automata) make(patterns []*pattern, forgets bool) *automaton {
+	if forgets && len(patterns) > 64*len(patternMask{}) {
+		return nil
+	}
+	b := &automatonBuilder{a: &automaton{}, forgets: forgets, states: map[string]uint16{}, sets: map[string]uint16{}}
 	bounds := map[rune]bool{}
 	for i, p := range patterns {
 		if !b.add(p, int32(i), bounds) {
@@ -98,16 +159,23 @@ func (left *automata) make(patterns []*pattern) *automaton {
 		return nil
 	}
 	left.cells -= len(b.a.next)
+	if forgets {
+		b.a.masks = make([]patternMask, len(b.a.sets))
+		for i, set := range b.a.sets {
+			for _, p := range set {
+				b.a.masks[i][p>>6] |= 1 << (p & 63)
+			}
+		}
+	}
 	return b.a
 }
 
 // makeAutomata gives patterns that are matched by themselves an automaton, and
 // the patterns of one object one for all of them.
-func (p *program) makeAutomata() {
-	left := newAutomata()
+func (p *program) makeAutomata(left *automata) {
 	single := func(re *pattern) {
 		if !re.row.simple && re.auto == nil {
-			re.auto = left.make([]*pattern{re})
+			re.auto = left.make([]*pattern{re}, false)
 		}
 	}
 	for _, n := range p.nodes {
@@ -121,7 +189,7 @@ func (p *program) makeAutomata() {
 				single(all[i])
 			}
 			if o.auto = all[0].auto; o.auto == nil || len(all) > 1 {
-				o.auto = left.make(all)
+				o.auto = left.makeAny(all)
 			}
 		}
 	}
@@ -131,6 +199,7 @@ func (p *program) makeAutomata() {
 // one list.
 type automatonBuilder struct {
 	a        *automaton
+	forgets  bool
 	insts    []syntax.Inst // with their targets in this list
 	owner    []int32
 	starts   []uint32
@@ -178,7 +247,7 @@ func (b *automatonBuilder) beginAnywhere() {
 }
 
 // automatonState is a set of instructions that wait for what comes next, with
-// the patterns that matched already and what came before: one of the characters
+// the patterns that matched already, or here where it forgets, and what came before: one of the characters
 // that assertions tell apart, or nothing. What waits in every state but the
 // first, as patterns may begin anywhere, is not listed: see anywhere.
 type automatonState struct {
@@ -254,6 +323,9 @@ func (b *automatonBuilder) build(cells, work int) bool {
 		}
 		b.a.stays = append(b.a.stays, stays)
 		b.a.ends = append(b.a.ends, b.end(&s))
+		if b.forgets {
+			b.a.found = append(b.a.found, b.set(s.matched))
+		}
 	}
 	return true
 }
@@ -285,11 +357,14 @@ func joined(a, b []int32) []int32 {
 
 // pass follows the assertions of a state, given what comes next.
 func (b *automatonBuilder) pass(s *automatonState, next rune) (pcs []uint32, matched []int32) {
+	if !b.forgets {
+		matched = s.matched
+	}
 	if !slices.ContainsFunc(s.pcs, func(pc uint32) bool { return b.insts[pc].Op == syntax.InstEmptyWidth }) {
-		return s.pcs, s.matched
+		return s.pcs, matched
 	}
 	holds := syntax.EmptyOpContext(s.last, next)
-	return b.closure(s.pcs, s.matched, &holds)
+	return b.closure(s.pcs, matched, &holds)
 }
 
 // state returns the state that instructions lead to, which is made if it is
@@ -316,7 +391,7 @@ func (b *automatonBuilder) state(from []uint32, matched []int32, last rune) uint
 }
 
 // closure follows what takes no character. It returns what does, without the
-// instructions of patterns that match. Assertions are kept, or followed where
+// instructions of patterns that match and are past. Assertions are kept, or followed where
 // it is known which hold.
 func (b *automatonBuilder) closure(from []uint32, matched []int32, holds *syntax.EmptyOp) (pcs []uint32, all []int32) {
 	all = slices.Clone(matched)
@@ -326,13 +401,15 @@ func (b *automatonBuilder) closure(from []uint32, matched []int32, holds *syntax
 		pc := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		b.work++
-		if b.stamp[pc] == b.round || slices.Contains(all, b.owner[pc]) {
+		if b.stamp[pc] == b.round || b.past(pc, all) {
 			continue
 		}
 		b.stamp[pc] = b.round
 		switch in := &b.insts[pc]; in.Op {
 		case syntax.InstMatch:
-			all = append(all, b.owner[pc])
+			if !slices.Contains(all, b.owner[pc]) {
+				all = append(all, b.owner[pc])
+			}
 		case syntax.InstFail:
 		case syntax.InstAlt, syntax.InstAltMatch:
 			stack = append(stack, in.Out, in.Arg)
@@ -348,15 +425,26 @@ func (b *automatonBuilder) closure(from []uint32, matched []int32, holds *syntax
 			pcs = append(pcs, pc)
 		}
 	}
-	pcs = slices.DeleteFunc(pcs, func(pc uint32) bool { return slices.Contains(all, b.owner[pc]) })
+	pcs = slices.DeleteFunc(pcs, func(pc uint32) bool { return b.past(pc, all) })
 	slices.Sort(pcs)
 	slices.Sort(all)
 	return pcs, all
 }
 
+// past reports whether an instruction is of a pattern that matched, and need
+// not be followed. Where that is forgotten, states would tell it apart.
+func (b *automatonBuilder) past(pc uint32, matched []int32) bool {
+	return !b.forgets && slices.Contains(matched, b.owner[pc])
+}
+
 // end returns the set that a state matches where the text ends.
 func (b *automatonBuilder) end(s *automatonState) uint16 {
 	_, all := b.pass(s, nothing)
+	return b.set(all)
+}
+
+// set returns the number of a combination of patterns.
+func (b *automatonBuilder) set(all []int32) uint16 {
 	var key []byte
 	for _, p := range all {
 		key = binary.AppendUvarint(key, uint64(p))

@@ -58,8 +58,8 @@ func TestAutomatonIsExact(t *testing.T) {
 			}
 			patterns = append(patterns, p)
 		}
-		a := newAutomata().make(patterns)
-		if a == nil {
+		a, forgets := newAutomata().make(patterns, false), newAutomata().make(patterns, true)
+		if a == nil || forgets == nil {
 			continue
 		}
 		made++
@@ -71,8 +71,10 @@ func TestAutomatonIsExact(t *testing.T) {
 					want = append(want, int32(i))
 				}
 			}
-			if got := a.matches([]byte(text)); !slices.Equal(got, want) {
-				t.Fatalf("%q matches %v of %v, want %v", text, got, patterns, want)
+			for _, a := range []*automaton{a, forgets} {
+				if got := a.appendMatches(nil, []byte(text)); !slices.Equal(got, want) {
+					t.Fatalf("%q matches %v of %v, want %v (forgets %v)", text, got, patterns, want, a.found != nil)
+				}
 			}
 			matched += len(want)
 		}
@@ -91,7 +93,7 @@ func TestAutomataAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		left := newAutomata()
-		if a := left.make([]*pattern{p}); a != nil {
+		if a := left.make([]*pattern{p}, false); a != nil {
 			t.Errorf("%s has an automaton of %d states", src, len(a.ends))
 		}
 		if left.work < maxAutomataWork-4*maxAutomatonWork {
@@ -107,12 +109,12 @@ func TestAutomataAreBounded(t *testing.T) {
 		many = append(many, p)
 	}
 	left := newAutomata()
-	a := left.make(many)
+	a := left.make(many, false)
 	if a == nil || left.cells != maxAutomataCells-len(a.next) {
 		t.Fatalf("100 prefixes: %v, %d cells left", a != nil, left.cells)
 	}
 	left.cells = len(a.next) - 1
-	if left.make(many) != nil {
+	if left.make(many, false) != nil {
 		t.Error("an automaton of more cells than are left")
 	}
 }

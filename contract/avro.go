@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"sync"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/jsontext"
@@ -43,7 +42,6 @@ func compileAvroContract(subject string, version int, schema []byte, opts *Compi
 	}
 	c := &Contract{
 		schema: bytes.Clone(prog.text), policy: pol, avro: prog,
-		tapes: &sync.Pool{New: func() any { return new([]value) }},
 	}
 	prog.policy = pol
 	c.ref = headgate.ContractRef{

@@ -80,7 +80,7 @@ func TestAvroPickChangesNothing(t *testing.T) {
 	var value func(depth int) string
 	value = func(depth int) string {
 		if depth == 0 || rng.IntN(3) == 0 {
-			return pick(rng, values)
+			return draw(rng, values)
 		}
 		var parts []string
 		if rng.IntN(4) == 0 {

@@ -55,8 +55,7 @@ func (p *avroProgram) twin() *Contract {
 	p.twinOnce.Do(func() {
 		c := &Contract{
 			policy: twinPolicy(p.policy), prog: newAvroTwin(p),
-			diagnoses: &sync.Pool{New: func() any { return new(diagnosis) }},
-			repairs:   &sync.Pool{New: func() any { return new(repairer) }},
+			repairs: &sync.Pool{New: func() any { return new(repairer) }},
 		}
 		c.takes = func(text []byte) bool {
 			_, _, _, ok := p.readJSON(text, p.policy, false)

@@ -171,7 +171,7 @@ var avroBytesPattern = regexp.MustCompile(`^\^\[\\x00-\\xff\](?:\*|\{(\d+)\})\$$
 func generateAvro(rng *rand.Rand, root, schema map[string]any, depth int) any {
 	if list, ok := schema["type"].([]any); ok && list[0] != "object" {
 		schema = map[string]any{
-			"type": pick(rng, list), "pattern": schema["pattern"], "minimum": schema["minimum"], "maximum": schema["maximum"],
+			"type": draw(rng, list), "pattern": schema["pattern"], "minimum": schema["minimum"], "maximum": schema["maximum"],
 			"format": schema["format"], "multipleOf": schema["multipleOf"], "exclusiveMaximum": schema["exclusiveMaximum"],
 		}
 	}
@@ -195,14 +195,14 @@ func generateAvro(rng *rand.Rand, root, schema map[string]any, depth int) any {
 		if most, ok := schema["exclusiveMaximum"].(json.Number); ok {
 			step, _ := schema["multipleOf"].(json.Number)
 			if most == "1e4" && step == "1e-2" {
-				return json.Number(pick(rng, []string{"9999.99", "-9999.99", "0.01", "0", "-0.00", "12.5", "1e3"}))
+				return json.Number(draw(rng, []string{"9999.99", "-9999.99", "0.01", "0", "-0.00", "12.5", "1e3"}))
 			}
 			if most == "1e6" && step == "1e-2" {
-				return json.Number(pick(rng, []string{"999999.99", "-999999.99", "0.01", "-1", "25e1"}))
+				return json.Number(draw(rng, []string{"999999.99", "-999999.99", "0.01", "-1", "25e1"}))
 			}
 			return step
 		}
-		return pick(rng, []json.Number{low, high, "1", "2", "0"})
+		return draw(rng, []json.Number{low, high, "1", "2", "0"})
 	case "string":
 		pattern, _ := schema["pattern"].(string)
 		m := avroBytesPattern.FindStringSubmatch(pattern)
@@ -232,7 +232,7 @@ func generateAvro(rng *rand.Rand, root, schema map[string]any, depth int) any {
 				}
 			}
 		}
-		return generateAvro(rng, root, pick(rng, list).(map[string]any), depth+1)
+		return generateAvro(rng, root, draw(rng, list).(map[string]any), depth+1)
 	}
 	return generate(rng, root, schema, depth)
 }

@@ -146,8 +146,13 @@ func (e *evaluator) search(g *classGroup, v int32, member int) (count int, ok bo
 // count adds one for each schema that accepts the class.
 func (m *classMasks) count(counts []int) {
 	for w, yes := range m.yes {
-		for ; yes != 0; yes &= yes - 1 {
-			counts[w<<6+bits.TrailingZeros64(yes)]++
-		}
+		eachBit(w, yes, func(i int) { counts[i]++ })
+	}
+}
+
+// eachBit calls fn for each bit of a word of a set.
+func eachBit(word int, set uint64, fn func(i int)) {
+	for ; set != 0; set &= set - 1 {
+		fn(word<<6 + bits.TrailingZeros64(set))
 	}
 }

@@ -72,7 +72,8 @@ func compileSchema(schema []byte, pol Policy, hooks *compileHooks) (*program, []
 	if !rsn.empty() {
 		return nil, nil, rsn
 	}
-	prog.makeAutomata()
+	left := newAutomata()
+	prog.makeAutomata(left)
 	prog.closing = pol.CloseObjects
 	prog.annotateNodes(l)
 	if !hooks.allowCycles {
@@ -87,7 +88,7 @@ func compileSchema(schema []byte, pol Policy, hooks *compileHooks) (*program, []
 	}
 	if prog.spare = spareWork(len(schema)); !hooks.plain {
 		prog.sortScalars()
-		prog.pickBranches()
+		prog.pickBranches(left)
 		prog.groupContains()
 	}
 	prog.checkLiterals(l)

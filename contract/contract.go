@@ -26,10 +26,8 @@ type Contract struct {
 	engine engine
 	avro   *avroProgram // nil for JSON Schema
 	warn   []Warning
-	tapes  *sync.Pool // of *[]value
-	// diagnoses and repairs keep the memory of refusals for the next.
-	diagnoses *sync.Pool // of *diagnosis
-	repairs   *sync.Pool // of *repairer
+	// repairs keep the memory of refusals for the next.
+	repairs *sync.Pool // of *repairer
 
 	// takes decides on mended payloads where the contract stands for another.
 	takes func(text []byte) bool
@@ -88,9 +86,7 @@ func Compile(subject string, version int, schema []byte, opts *CompileOpts) (*Co
 	}
 	c := &Contract{
 		schema: bytes.Clone(schema), policy: pol, prog: prog,
-		tapes:     &sync.Pool{New: func() any { return new([]value) }},
-		diagnoses: &sync.Pool{New: func() any { return new(diagnosis) }},
-		repairs:   &sync.Pool{New: func() any { return new(repairer) }},
+		repairs: &sync.Pool{New: func() any { return new(repairer) }},
 	}
 	c.engine = chooseEngine(c, &opts.hooks)
 	c.ref = headgate.ContractRef{Subject: subject, Version: version, Digest: digest, Draft: opts.Draft}
@@ -141,7 +137,7 @@ func (c *Contract) Check(payload []byte) *headgate.Verdict {
 		return nil
 	}
 	verdict, d := c.refuse(payload)
-	c.release(d)
+	d.release()
 	return verdict
 }
 
@@ -174,27 +170,12 @@ func (g general) accept(payload []byte) bool {
 	if jsontext.Check(payload, lim) != nil {
 		return false
 	}
-	buf := g.c.takeTape()
-	t, fault := readTape(payload, lim, *buf)
-	ok := false
-	if fault == nil {
-		e := newEvaluator(g.c.prog, &t)
-		ok = e.decide(nil)
+	d, fault := g.c.prog.read(payload, lim)
+	if fault != nil {
+		return false
 	}
-	g.c.giveTape(buf, t.values)
-	return ok
-}
-
-// maxPooledValues bounds the tapes that are kept for the next payload.
-const maxPooledValues = 1 << 14
-
-func (c *Contract) takeTape() *[]value { return c.tapes.Get().(*[]value) }
-
-func (c *Contract) giveTape(buf *[]value, values []value) {
-	if cap(values) <= maxPooledValues {
-		*buf = values[:0]
-		c.tapes.Put(buf)
-	}
+	defer d.release()
+	return d.eval.decide(nil)
 }
 
 // decide runs a whole check: the schema, then the policy's closed objects.

@@ -7,9 +7,11 @@ import (
 	"github.com/headgate/headgate/internal/jsontext"
 )
 
-// diagnosis is one text with all that is wrong with it. Its memory is reused:
-// what leaves the package is copied out of it.
+// diagnosis is one text under the general engine, with all that is wrong with
+// it where that was asked for. Its memory is reused: what leaves the package is
+// copied out of it.
 type diagnosis struct {
+	p     *program
 	tape  tape
 	eval  evaluator
 	rep   report
@@ -18,6 +20,7 @@ type diagnosis struct {
 
 // Bounds of what a diagnosis keeps for the next.
 const (
+	maxPooledValues   = 1 << 14
 	maxPooledFindings = 2 * maxSought
 	maxPooledApplied  = 4096
 	maxPooledBranches = 64
@@ -31,14 +34,11 @@ func (c *Contract) examine(text []byte, most int) (*diagnosis, *jsontext.Fault) 
 	if fault := jsontext.Check(text, lim); fault != nil {
 		return nil, fault
 	}
-	d := c.diagnoses.Get().(*diagnosis)
-	var fault *jsontext.Fault
-	if d.tape, fault = readTape(text, lim, d.tape.values); fault != nil {
-		c.release(d)
+	d, fault := c.prog.read(text, lim)
+	if fault != nil {
 		return nil, fault
 	}
 	e := &d.eval
-	e.begin(c.prog, &d.tape)
 	e.limit = min(e.limit, most)
 	e.applied.on, e.reports = true, true
 	e.distances = nearDistances
@@ -48,8 +48,24 @@ func (c *Contract) examine(text []byte, most int) (*diagnosis, *jsontext.Fault) 
 	return d, nil
 }
 
+// read readies the general engine for a text that passed the policy. The
+// diagnosis is to be released.
+func (p *program) read(text []byte, lim jsontext.Limits) (*diagnosis, *jsontext.Fault) {
+	d, _ := p.diagnoses.Get().(*diagnosis)
+	if d == nil {
+		d = &diagnosis{p: p}
+	}
+	var fault *jsontext.Fault
+	if d.tape, fault = readTape(text, lim, d.tape.values); fault != nil {
+		d.release()
+		return nil, fault
+	}
+	d.eval.begin(p, &d.tape)
+	return d, nil
+}
+
 // release gives the memory of a diagnosis back; nil is none.
-func (c *Contract) release(d *diagnosis) {
+func (d *diagnosis) release() {
 	if d == nil {
 		return
 	}
@@ -60,7 +76,7 @@ func (c *Contract) release(d *diagnosis) {
 	clear(d.rep.list)
 	d.rep = report{list: d.rep.list[:0]}
 	d.eval.end()
-	c.diagnoses.Put(d)
+	d.p.diagnoses.Put(d)
 }
 
 // begin readies an evaluator whose memory is used again.
@@ -127,7 +143,7 @@ func (c *Contract) refuse(payload []byte) (*headgate.Verdict, *diagnosis) {
 	verdict.Violations, verdict.Truncated = d.eval.violations(&d.rep)
 	if len(verdict.Violations) == 0 {
 		if d.valid {
-			c.release(d)
+			d.release()
 			return nil, nil
 		}
 		verdict.Violations = []headgate.Violation{tooComplex()}

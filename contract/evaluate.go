@@ -313,13 +313,11 @@ func (e *evaluator) combine(n *node, v int32, ev *evals, rep *report) bool {
 			ok = false
 		}
 	}
-	for _, c := range n.allOf {
-		if !e.eval(c, v, ev, rep) {
-			if rep == nil {
-				return false
-			}
-			ok = false
+	if len(n.allOf) > 0 && !e.allOf(n, v, ev, rep) {
+		if rep == nil {
+			return false
 		}
+		ok = false
 	}
 	if n.anyOf != nil && !e.anyOf(n, v, ev, rep) {
 		if rep == nil {
@@ -336,6 +334,28 @@ func (e *evaluator) combine(n *node, v int32, ev *evals, rep *report) bool {
 	if n.ifs != nil {
 		ok = e.conditional(n, v, ev, rep) && ok
 	}
+	return ok
+}
+
+func (e *evaluator) allOf(n *node, v int32, ev *evals, rep *report) bool {
+	rows, k := len(e.rows), e.t.values[v].kind
+	least := e.faultsOf(n.all, v)
+	ok := true
+	for i := 0; i < len(n.allOf) && ok && rep == nil; i++ {
+		ok = !n.all.rulesOut(i, k, least)
+	}
+	if rep != nil && least != nil && e.applied.on && n.all.speaks != nil {
+		e.applied.add(v, n.all.speaks)
+	}
+	for i, c := range n.allOf {
+		if !ok && rep == nil {
+			break
+		}
+		if !n.all.holds(i, k, least) {
+			ok = e.eval(c, v, ev, rep) && ok
+		}
+	}
+	e.rows = e.rows[:rows]
 	return ok
 }
 
@@ -386,13 +406,15 @@ func (e *evaluator) anyOf(n *node, v int32, ev *evals, rep *report) bool {
 		if pick.rulesOut(i, k, least) {
 			continue
 		}
-		mark, tmp := len(e.undo), fresh(ev)
-		if !e.eval(b, v, tmp, nil) {
-			e.rollback(mark)
-			continue
+		mark, tmp := len(e.undo), (*evals)(nil)
+		if !pick.holds(i, k, least) {
+			if tmp = fresh(ev); !e.eval(b, v, tmp, nil) {
+				e.rollback(mark)
+				continue
+			}
 		}
 		matched = true
-		if ev != nil {
+		if tmp != nil {
 			ev.merge(tmp)
 		}
 		if ev == nil && e.declared == nil {
@@ -464,17 +486,19 @@ func (e *evaluator) oneOf(n *node, v int32, ev *evals, rep *report) bool {
 		if pick.rulesOut(i, k, least) {
 			continue
 		}
-		mark, tmp := len(e.undo), fresh(ev)
-		if !e.eval(b, v, tmp, nil) {
-			e.rollback(mark)
-			continue
+		mark, tmp := len(e.undo), (*evals)(nil)
+		if !pick.holds(i, k, least) {
+			if tmp = fresh(ev); !e.eval(b, v, tmp, nil) {
+				e.rollback(mark)
+				continue
+			}
 		}
 		if first >= 0 {
 			second = i
 			break
 		}
 		first = i
-		if ev != nil {
+		if tmp != nil {
 			ev.merge(tmp)
 		}
 	}

@@ -136,13 +136,16 @@ func (e *evaluator) byPatterns(o *objectRules, child int32, name []byte, ok bool
 	if e.work += o.patternWork(len(name)); e.over() {
 		return false, false
 	}
-	for _, i := range o.matching(name) {
+	mark := len(e.rows)
+	e.rows = o.appendMatching(e.rows, name)
+	for _, i := range e.rows[mark:] {
 		e.declare(child)
 		found = true
 		if ok = e.eval(o.patterns[i].node, child, nil, rep) && ok; !ok && rep == nil {
 			break
 		}
 	}
+	e.rows = e.rows[:mark]
 	return found, ok
 }
 
@@ -159,9 +162,9 @@ func (e *evaluator) nameFits(sub *node, child int32) bool {
 	return ok
 }
 
-// dependents finds which of the names that dependencies speak of an object has.
-// It uses seen where that is large enough.
-func (e *evaluator) dependents(o *objectRules, v int32, seen []uint64) func(name string) bool {
+// dependents finds which of the names that dependencies speak of an object has,
+// by their numbers. It uses seen where that is large enough.
+func (e *evaluator) dependents(o *objectRules, v int32, seen []uint64) func(number int) bool {
 	if words := len(o.dependent)/64 + 1; words > len(seen) {
 		seen = make([]uint64, words)
 	}
@@ -172,10 +175,7 @@ func (e *evaluator) dependents(o *objectRules, v int32, seen []uint64) func(name
 			seen[i>>6] |= 1 << (i & 63)
 		}
 	}
-	return func(name string) bool {
-		i := o.dependent[name]
-		return seen[i>>6]&(1<<(i&63)) != 0
-	}
+	return func(i int) bool { return seen[i>>6]&(1<<(i&63)) != 0 }
 }
 
 func (e *evaluator) dependencies(n *node, v int32, ev *evals, rep *report) bool {
@@ -186,16 +186,17 @@ func (e *evaluator) dependencies(n *node, v int32, ev *evals, rep *report) bool 
 	}
 	var few [4]uint64
 	has := e.dependents(o, v, few[:])
+	e.work += len(o.dependencies) / 16
 	for i := range o.dependencies {
 		d := &o.dependencies[i]
-		if !has(d.name) {
+		if !has(d.number) {
 			continue
 		}
 		if d.node != nil {
 			ok = e.eval(d.node, v, ev, rep) && ok
 		}
-		for _, name := range d.required {
-			if e.work++; has(name) {
+		for k, name := range d.required {
+			if e.work++; has(d.numbers[k]) {
 				continue
 			}
 			ok = false

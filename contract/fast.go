@@ -54,8 +54,8 @@ func (f *fast) steps(payload []byte) (ok bool, steps int) {
 // The budget of the fast engine. It is far below that of a check, since what
 // takes more is decided by the general engine.
 const (
-	fastBudgetBase    = 1 << 13
-	fastBudgetPerByte = 6
+	fastBudgetBase    = 1 << 12
+	fastBudgetPerByte = 2
 )
 
 // fastState is one check under way. It is reused between checks.
@@ -212,18 +212,13 @@ func (s *fastState) test(t *fastTest, at int) bool {
 
 // hybrid has the general engine decide a part of the payload.
 func (s *fastState) hybrid(h *fastHybrid, at, end int) bool {
-	buf := s.p.tapes.Get().(*[]value)
-	t, fault := readTape(s.text[at:end], s.p.limits, *buf)
-	ok := fault == nil
-	if ok {
-		e := newEvaluator(s.p.general, &t)
-		ok = e.decideAll(h.nodes)
-		s.steps += e.work
+	d, fault := s.p.general.read(s.text[at:end], s.p.limits)
+	if fault != nil {
+		return false
 	}
-	if cap(t.values) <= maxPooledValues {
-		*buf = t.values[:0]
-		s.p.tapes.Put(buf)
-	}
+	defer d.release()
+	ok := d.eval.decideAll(h.nodes)
+	s.steps += d.eval.work
 	return ok
 }
 

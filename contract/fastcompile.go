@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 
 	"github.com/headgate/headgate/internal/jsontext"
 )
@@ -60,7 +59,7 @@ func compileFast(g *program, pol Policy, plain bool) (*fastProgram, string) {
 	c := &fastCompiler{
 		g: g, facts: newKindFacts(g), closing: g.closing, memo: map[string]int32{}, shared: map[string]int32{}, sorted: map[string]*classes{}, plain: plain,
 		autos: map[string]*automaton{}, left: newAutomata(),
-		p: &fastProgram{general: g, limits: pol.limits(), tapes: &sync.Pool{New: func() any { return new([]value) }}},
+		p: &fastProgram{general: g, limits: pol.limits()},
 	}
 	for _, n := range g.nodes {
 		c.annotated = c.annotated || n.unevalProps != nil || n.unevalItems != nil

@@ -90,7 +90,7 @@ func (c *fastCompiler) automaton(patterns []*pattern) *automaton {
 	}
 	a, have := c.autos[key.String()]
 	if !have {
-		if a = c.left.make(patterns); a != nil && len(a.sets) > maxFastSets {
+		if a = c.left.make(patterns, false); a != nil && len(a.sets) > maxFastSets {
 			a = nil
 		}
 		c.autos[key.String()] = a

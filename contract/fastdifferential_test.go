@@ -56,7 +56,7 @@ func (d *differential) run(t testing.TB, s *subject, rng *rand.Rand, n int, libr
 	t.Helper()
 	m := newMutator(t, rng, s.schema, s.payloads)
 	for range n {
-		root := pick(rng, s.payloads).clone()
+		root := draw(rng, s.payloads).clone()
 		for range rng.IntN(4) {
 			m.change(root)
 		}

@@ -108,7 +108,7 @@ func chooseGolden(t *testing.T) []goldenVerdict {
 			rows = append(rows, goldenVerdict{Contract: s.name, Payload: m.write(nil, p, false)})
 		}
 		for range 9 {
-			root := pick(rng, s.payloads).clone()
+			root := draw(rng, s.payloads).clone()
 			m.change(root)
 			text := m.text(root)
 			if rng.IntN(10) == 0 {

@@ -136,18 +136,18 @@ func near(raw string) []string {
 	}
 }
 
-func pick[T any](rng *rand.Rand, list []T) T { return list[rng.IntN(len(list))] }
+func draw[T any](rng *rand.Rand, list []T) T { return list[rng.IntN(len(list))] }
 
 // change makes one change somewhere in the tree.
 func (m *mutator) change(root *tree) {
-	n := pick(m.rng, root.all(nil))
+	n := draw(m.rng, root.all(nil))
 	switch {
 	case n.kind == kindObject && len(n.parts) > 0 && m.rng.IntN(5) > 0:
 		m.changeObject(n)
 	case n.kind == kindArray && len(n.parts) > 0 && m.rng.IntN(5) > 0:
 		m.changeArray(n)
 	case n.kind == kindObject && m.rng.IntN(2) == 0:
-		n.names, n.parts = append(n.names, pick(m.rng, m.names)), append(n.parts, m.value())
+		n.names, n.parts = append(n.names, draw(m.rng, m.names)), append(n.parts, m.value())
 	case n.kind == kindArray && m.rng.IntN(2) == 0:
 		n.parts = append(n.parts, m.value())
 	case n.kind == kindString && m.rng.IntN(3) > 0:
@@ -165,7 +165,7 @@ func (m *mutator) changeObject(n *tree) {
 	case 0, 1: // drop
 		n.names, n.parts = append(n.names[:i], n.names[i+1:]...), append(n.parts[:i], n.parts[i+1:]...)
 	case 2: // rename
-		n.names[i] = pick(m.rng, m.names)
+		n.names[i] = draw(m.rng, m.names)
 	case 3: // escape the name
 		n.names[i] = escapeSome(m.rng, n.names[i])
 	case 4: // twice, perhaps in another spelling
@@ -175,7 +175,7 @@ func (m *mutator) changeObject(n *tree) {
 		}
 		n.names, n.parts = append(n.names, name), append(n.parts, n.parts[i].clone())
 	case 5: // add
-		n.names, n.parts = append(n.names, pick(m.rng, m.names)), append(n.parts, m.value())
+		n.names, n.parts = append(n.names, draw(m.rng, m.names)), append(n.parts, m.value())
 	case 6: // another order
 		j := m.rng.IntN(len(n.parts))
 		n.names[i], n.names[j] = n.names[j], n.names[i]
@@ -204,7 +204,7 @@ func (m *mutator) value() *tree {
 	case 0:
 		return &tree{kind: kind(int(kindArray) + m.rng.IntN(2))}
 	case 1, 2:
-		return pick(m.rng, m.values).clone()
+		return draw(m.rng, m.values).clone()
 	case 3: // nest
 		n := &tree{kind: kindArray}
 		for range m.rng.IntN(3) {
@@ -212,7 +212,7 @@ func (m *mutator) value() *tree {
 		}
 		return n
 	default:
-		raw := pick(m.rng, m.scalars)
+		raw := draw(m.rng, m.scalars)
 		k := kindNumber
 		switch raw[0] {
 		case '"':
@@ -233,11 +233,11 @@ func (m *mutator) respell(raw string) string {
 	}
 	r := []rune(string(jsontext.Unquote(nil, []byte(raw))))
 	if len(r) == 0 || m.rng.IntN(4) == 0 {
-		r = append(r, pick(m.rng, []rune("aZ0-:é😀 ~")))
+		r = append(r, draw(m.rng, []rune("aZ0-:é😀 ~")))
 	} else if i := m.rng.IntN(len(r)); m.rng.IntN(3) == 0 {
 		r = append(r[:i], r[i+1:]...)
 	} else {
-		r[i] = pick(m.rng, []rune("aZ0-:é😀/\x00"))
+		r[i] = draw(m.rng, []rune("aZ0-:é😀/\x00"))
 	}
 	return string(jsontext.AppendString(nil, string(r)))
 }
@@ -246,15 +246,15 @@ func (m *mutator) renumber(raw string) string {
 	switch m.rng.IntN(6) {
 	case 0:
 		if !strings.ContainsAny(raw, "eE") {
-			return raw + pick(m.rng, []string{"e0", "E+0", "e-1", "e1", "e2"})
+			return raw + draw(m.rng, []string{"e0", "E+0", "e-1", "e1", "e2"})
 		}
 	case 1:
 		if !strings.ContainsAny(raw, ".eE") {
-			return raw + pick(m.rng, []string{".0", ".00", ".5", ".000000000001"})
+			return raw + draw(m.rng, []string{".0", ".00", ".5", ".000000000001"})
 		}
 	case 2:
 		if !strings.ContainsAny(raw, ".eE") {
-			return raw + pick(m.rng, []string{"0", "1", "5"})
+			return raw + draw(m.rng, []string{"0", "1", "5"})
 		}
 	case 3:
 		if s, ok := strings.CutPrefix(raw, "-"); ok {
@@ -262,7 +262,7 @@ func (m *mutator) renumber(raw string) string {
 		}
 		return "-" + raw
 	}
-	return pick(m.rng, near(raw))
+	return draw(m.rng, near(raw))
 }
 
 // escapeSome spells some characters of a string token as escapes.
@@ -337,11 +337,11 @@ func (m *mutator) spoil(text []byte) []byte {
 	case 0:
 		return text[:i]
 	case 1:
-		text[i] = pick(m.rng, []byte("\xff\x00{}[]\",:\\ e-"))
+		text[i] = draw(m.rng, []byte("\xff\x00{}[]\",:\\ e-"))
 	case 2:
 		text = append(text[:i], text[i+1:]...)
 	default:
-		text = append(text[:i], append([]byte{pick(m.rng, []byte("\xc3\x1f{}[]\",:\\0.u"))}, text[i:]...)...)
+		text = append(text[:i], append([]byte{draw(m.rng, []byte("\xc3\x1f{}[]\",:\\0.u"))}, text[i:]...)...)
 	}
 	return text
 }

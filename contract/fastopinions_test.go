@@ -49,7 +49,7 @@ func writeOpinions(t *testing.T, path string, s *subject, rng *rand.Rand, each i
 	m := newMutator(t, rng, s.schema, s.payloads)
 	var cases []opinionCase
 	for len(cases) < each {
-		root := pick(rng, s.payloads).clone()
+		root := draw(rng, s.payloads).clone()
 		for range rng.IntN(4) {
 			m.change(root)
 		}

@@ -35,7 +35,7 @@ func TestBytePattern(t *testing.T) {
 		for range 4000 {
 			var s strings.Builder
 			for range rng.IntN(8) {
-				s.WriteString(pick(rng, []string{"a", "b", "c", "A", "Z", "x", "k", "K", "0", "9", "-", ".", "@", "_", " ", "\n", "é", "\u212a", "/", "get", "ID-", "v"}))
+				s.WriteString(draw(rng, []string{"a", "b", "c", "A", "Z", "x", "k", "K", "0", "9", "-", ".", "@", "_", " ", "\n", "é", "\u212a", "/", "get", "ID-", "v"}))
 			}
 			check(s.String())
 		}
@@ -53,10 +53,10 @@ func TestNumberView(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	number := func() string {
 		var b strings.Builder
-		b.WriteString(pick(rng, []string{"", "-"}))
+		b.WriteString(draw(rng, []string{"", "-"}))
 		whole := ""
 		for range rng.IntN(4) + 1 {
-			whole += pick(rng, []string{"0", "1", "9", "25", "75", "1000", "123456789"})
+			whole += draw(rng, []string{"0", "1", "9", "25", "75", "1000", "123456789"})
 		}
 		if whole = strings.TrimLeft(whole, "0"); whole == "" {
 			whole = "0"
@@ -65,11 +65,11 @@ func TestNumberView(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			b.WriteByte('.')
 			for range rng.IntN(4) + 1 {
-				b.WriteString(pick(rng, []string{"0", "5", "25", "001", "9"}))
+				b.WriteString(draw(rng, []string{"0", "5", "25", "001", "9"}))
 			}
 		}
 		if rng.IntN(3) == 0 {
-			fmt.Fprintf(&b, "%s%d", pick(rng, []string{"e", "E", "e+", "e-", "E-0"}), rng.IntN(30))
+			fmt.Fprintf(&b, "%s%d", draw(rng, []string{"e", "E", "e+", "e-", "E-0"}), rng.IntN(30))
 		}
 		return b.String()
 	}
@@ -143,7 +143,7 @@ func TestScanAgainstPolicy(t *testing.T) {
 	for range 60_000 {
 		text := `"`
 		for range rng.IntN(6) {
-			text += pick(rng, parts)
+			text += draw(rng, parts)
 		}
 		text += `"`
 		end, _ := scanString([]byte(text), 0)
@@ -152,7 +152,7 @@ func TestScanAgainstPolicy(t *testing.T) {
 		}
 		num := ""
 		for range 1 + rng.IntN(6) {
-			num += pick(rng, numbers)
+			num += draw(rng, numbers)
 		}
 		if num[0] != '-' && !isDigit(num[0]) {
 			continue

@@ -195,7 +195,7 @@ func (b *bytePattern) deterministic() bool {
 func (b *bytePattern) match(s []byte) bool {
 	if !b.simple {
 		if b.auto != nil {
-			return len(b.auto.matches(s)) > 0
+			return b.auto.matchesAny(s)
 		}
 		return b.Regexp.Match(s)
 	}

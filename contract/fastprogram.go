@@ -2,7 +2,6 @@ package contract
 
 import (
 	"strings"
-	"sync"
 
 	"github.com/headgate/headgate/internal/jsontext"
 )
@@ -24,7 +23,6 @@ type fastProgram struct {
 
 	general *program // for hybrids
 	limits  jsontext.Limits
-	tapes   *sync.Pool // of *[]value
 }
 
 // References from a fastValue to what is demanded of one type.

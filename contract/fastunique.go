@@ -114,17 +114,12 @@ func (s *fastState) uniqueByWalk(at, end int) bool {
 	if s.steps += (end - at) / 4; s.steps > s.limit {
 		return false
 	}
-	buf := s.p.tapes.Get().(*[]value)
-	t, fault := readTape(s.text[at:end], s.p.limits, *buf)
-	ok := fault == nil
-	if ok {
-		e := newEvaluator(s.p.general, &t)
-		ok = e.unique(nil, 0, nil)
-		s.steps += e.work
+	d, fault := s.p.general.read(s.text[at:end], s.p.limits)
+	if fault != nil {
+		return false
 	}
-	if cap(t.values) <= maxPooledValues {
-		*buf = t.values[:0]
-		s.p.tapes.Put(buf)
-	}
+	defer d.release()
+	ok := d.eval.unique(nil, 0, nil)
+	s.steps += d.eval.work
 	return ok
 }

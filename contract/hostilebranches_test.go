@@ -100,6 +100,16 @@ func hostileBranches() map[string]branchShape {
 		"unevaluated over anyOf":            {schema: `{"items":{"unevaluatedProperties":false,"anyOf":[` + list(60, `{"properties":{"k%d":{"type":"integer"}}}`) + `]}}`, payload: array(`{"k5":#}`)},
 		"closed policy over anyOf":          {schema: items("anyOf", `{"properties":{"k%d":{"type":"integer"}}}`), payload: array(`{"k5":#}`), closed: true},
 		"dependentSchemas":                  {schema: `{"items":{"dependentSchemas":{` + list(60, `"k%d":{"minProperties":2}`) + `}}}`, payload: array(`{"k5":1}`)},
+		"allOf, properties":                 {schema: items("allOf", `{"properties":{"k%d":{"minimum":5}},"description":"of k%[1]d"}`), payload: array(`{"k5":#}`)},
+		"allOf, required":                   {schema: items("allOf", `{"properties":{"k%d":{"minimum":5},"a":{"type":"integer"}},"required":["a"]}`), payload: array(`{"k5":#}`)},
+		"allOf, of all kinds":               {schema: `{"items":{"additionalProperties":{"type":"integer"},"allOf":[` + list(20, `{"properties":{"k%d":{"minimum":5}}},{"patternProperties":{"^k%[1]d":{"maximum":70}}},{"propertyNames":{"maxLength":1%[1]d}},{"dependentRequired":{"k%[1]d":["k1"]}},{"dependentSchemas":{"k%[1]d":{"maxProperties":1}}}`) + `]}}`, payload: array(`{"k5":#,"k1":1}`)},
+		"allOf, items":                      {schema: items("allOf", `{"items":{"minimum":%d}}`), payload: array(`{"k5":#}`)},
+		"allOf, references":                 {schema: `{"$defs":{` + list(60, `"d%d":{"properties":{"k%[1]d":{"minimum":5}}}`) + `},"items":{"allOf":[` + list(60, `{"$ref":"#/$defs/d%d"}`) + `]}}`, payload: array(`{"k5":#}`)},
+		"anyOf, patterns of names, refused": {schema: items("anyOf", `{"patternProperties":{"^k%d":{"type":"string"},"^k":{"type":"string"}}}`), payload: array(`{"k5":#}`)},
+		"oneOf, patterns of names":          {schema: items("oneOf", `{"patternProperties":{"^[a-k]%d":{"type":"string"}},"required":["k5"]}`), payload: array(`{"k5":#}`)},
+		"oneOf, names":                      {schema: items("oneOf", `{"propertyNames":{"enum":["k%d","k"]}}`), payload: array(`{"k5":#}`)},
+		"unevaluated over allOf":            {schema: `{"items":{"unevaluatedProperties":false,"allOf":[` + list(60, `{"properties":{"k%d":{"minimum":5}}}`) + `]}}`, payload: array(`{"k5":#}`)},
+		"closed policy over allOf":          {schema: items("allOf", `{"properties":{"k%d":{"minimum":5}}}`), payload: array(`{"k5":#}`), closed: true},
 		"nested anyOf":                      {schema: `{"items":{"anyOf":[` + list(15, `{"anyOf":[{"minimum":1%[1]d00},{"minimum":2%[1]d00},{"maximum":-%[1]d},{"const":-%[1]d}]}`) + `]}}`, payload: array(`#`)},
 		"anyOf of arrays, refused":          {schema: items("anyOf", `{"items":{"minimum":1%d}}`), payload: array(`[1]`)},
 		"multipleOf 7, exponents":           {schema: `{"items":{"multipleOf":7}}`, payload: array(`1e399`)},
@@ -190,7 +200,7 @@ func TestShortcutsChangeNothing(t *testing.T) {
 		m := newMutator(t, rng, s.schema, s.payloads)
 		var d differential
 		for range each {
-			root := pick(rng, s.payloads).clone()
+			root := draw(rng, s.payloads).clone()
 			for range rng.IntN(5) {
 				m.change(root)
 			}

@@ -96,7 +96,7 @@ func TestMemoryOfUnionsChangesNothing(t *testing.T) {
 	var value func(depth int) string
 	value = func(depth int) string {
 		if depth == 0 || rng.IntN(5) == 0 {
-			return pick(rng, scalars)
+			return draw(rng, scalars)
 		}
 		var parts []string
 		if rng.IntN(2) == 0 {

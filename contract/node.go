@@ -3,6 +3,7 @@ package contract
 import (
 	"encoding/json"
 	"regexp"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -28,6 +29,7 @@ type node struct {
 
 	not, ifs, then, otherwise *node
 	allOf                     []*node
+	all                       *pick // of allOf, where that is many
 	anyOf, oneOf              *union
 
 	object  *objectRules
@@ -60,7 +62,7 @@ type union struct {
 	branches []*node
 	// disc chooses the branch by a property, where the branches allow it.
 	disc *discriminator
-	pick *unionPick // of many branches
+	pick *pick // of many branches
 	// wrapped are, in a twin, the branches in Avro's own form, by the name of
 	// the only member that they have.
 	wrapped map[string]*node
@@ -96,6 +98,9 @@ type dependency struct {
 	name     string
 	required []string
 	node     *node
+	// number is that of the name, and numbers those of required.
+	number  int
+	numbers []int
 }
 
 type arrayRules struct {
@@ -146,6 +151,8 @@ type program struct {
 	repair    RepairMode
 	sensitive bool // some schema is
 	aliased   bool // some property has an alias
+
+	diagnoses sync.Pool // of *diagnosis: memory of checks for the next
 
 	byAnchor  map[string][]*node // of dynamicTargets, while compiling
 	recursive []*node            // of recursiveTargets, while compiling
@@ -357,19 +364,20 @@ func (l *lowering) lowerObject(s *jsonschema.Schema, n *node) {
 
 // numberDependent numbers the names that dependencies speak of.
 func (o *objectRules) numberDependent() {
-	add := func(name string) {
+	number := func(name string) int {
 		if _, have := o.dependent[name]; !have {
 			o.dependent[name] = len(o.dependent)
 		}
+		return o.dependent[name]
 	}
 	for i := range o.dependencies {
 		if o.dependent == nil {
 			o.dependent = map[string]int{}
 		}
 		d := &o.dependencies[i]
-		add(d.name)
+		d.number = number(d.name)
 		for _, name := range d.required {
-			add(name)
+			d.numbers = append(d.numbers, number(name))
 		}
 	}
 }

@@ -123,7 +123,7 @@ func (r *repairer) begin(c *Contract, payload []byte, d *diagnosis) {
 
 func (r *repairer) end() {
 	for i := range r.known {
-		r.c.release(r.known[i].d)
+		r.known[i].d.release()
 	}
 	clear(r.known)
 	clear(r.stepper.out[:cap(r.stepper.out)])
@@ -220,7 +220,7 @@ func (r *repairer) keep(text []byte, d *diagnosis) examined {
 	x := examined{text: text, valid: d.valid && !e.over()}
 	r.work -= e.work
 	if size := len(d.rep.list); x.valid || r.work < 0 || e.over() || size == 0 || size > maxRepairFindings {
-		r.c.release(d)
+		d.release()
 	} else {
 		e.hideSensitive()
 		x.d = d

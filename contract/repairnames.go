@@ -52,14 +52,13 @@ func (o *objectRules) aliased(alias string) string {
 func (n *node) hasAlias(name string) bool { return slices.Contains(n.aliases, name) }
 
 // fitsPattern reports whether a pattern of the object matches a name.
-func (o *objectRules) fitsPattern(name []byte) bool { return len(o.matching(name)) > 0 }
+func (o *objectRules) fitsPattern(name []byte) bool { return len(o.appendMatching(nil, name)) > 0 }
 
-// matching lists the patterns of the object that match a name.
-func (o *objectRules) matching(name []byte) []int32 {
+// appendMatching adds the patterns of the object that match a name.
+func (o *objectRules) appendMatching(out []int32, name []byte) []int32 {
 	if o.auto != nil {
-		return o.auto.matches(name)
+		return o.auto.appendMatches(out, name)
 	}
-	var out []int32
 	for i := range o.patterns {
 		if o.patterns[i].re.Match(name) {
 			out = append(out, int32(i))

@@ -145,7 +145,7 @@ func (h *hiding) member(s *hideSet, name []byte) hideMember {
 		if h.all {
 			return hideMember{set: h.spread(nil)}
 		}
-		found := n.object.matching(name)
+		found := n.object.appendMatching(nil, name)
 		for _, i := range found {
 			list = append(list, n.object.patterns[i].node)
 		}

@@ -151,17 +151,17 @@ func generate(rng *rand.Rand, root map[string]any, schema map[string]any, depth 
 		return generate(rng, root, obj, depth+1)
 	}
 	if list, ok := schema["enum"].([]any); ok {
-		return pick(rng, list)
+		return draw(rng, list)
 	}
 	if list, ok := schema["anyOf"].([]any); ok {
 		if depth > 12 { // null is the last one, where it is one
 			return generate(rng, root, list[len(list)-1].(map[string]any), depth+1)
 		}
-		return generate(rng, root, pick(rng, list).(map[string]any), depth+1)
+		return generate(rng, root, draw(rng, list).(map[string]any), depth+1)
 	}
 	name, ok := schema["type"].(string)
 	if list, isList := schema["type"].([]any); !ok && isList {
-		name = pick(rng, list).(string)
+		name = draw(rng, list).(string)
 	}
 	switch name {
 	case "object":
@@ -193,11 +193,11 @@ func generate(rng *rand.Rand, root map[string]any, schema map[string]any, depth 
 		case "email":
 			return "a@example.org"
 		}
-		return pick(rng, []string{"", "x", "abc", "ABC-1", "https://example.org/", "0190a1b2", "12", "é😀", "refs/heads/main", "T-1", "a b"})
+		return draw(rng, []string{"", "x", "abc", "ABC-1", "https://example.org/", "0190a1b2", "12", "é😀", "refs/heads/main", "T-1", "a b"})
 	case "integer":
-		return json.Number(pick(rng, []string{"0", "1", "2", "7", "50", "-3", "1000"}))
+		return json.Number(draw(rng, []string{"0", "1", "2", "7", "50", "-3", "1000"}))
 	case "number":
-		return json.Number(pick(rng, []string{"0", "1", "2.5", "7", "50", "-3.25", "1000"}))
+		return json.Number(draw(rng, []string{"0", "1", "2.5", "7", "50", "-3.25", "1000"}))
 	case "boolean":
 		return rng.IntN(2) == 0
 	}

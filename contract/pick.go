@@ -1,15 +1,32 @@
 package contract
 
-import "math/bits"
-
-// unionPick tells which branches of anyOf or oneOf a value cannot match: by its
-// type, and for an object by one look at its members. What is left is tried.
-type unionPick struct {
-	may   [kinds][]bool // by branch: some value of the type may match
-	names map[string]*pickName
-	need  []int32 // by branch: names that it requires
+// pick tells which of the schemas that stand side by side at one value, the
+// branches of anyOf and oneOf or those of allOf, the value cannot match: by its
+// type, and for an object by one look at its members. And it tells which hold
+// without anything coming of it. What is left is tried.
+type pick struct {
+	may  [kinds][]bool // by branch: some value of the type may match
+	idle [kinds][]bool // by branch: any value of the type matches; of objects, those that it has no say about
+	// names, patterns and named say which branches ask something of a member.
+	names    map[string]*pickName
+	patterns *automaton
+	of       []int32 // by pattern: the branch
+	named    *nameGroup
+	need     []int32 // by branch: names that it requires; untouched where it is idle
 	// closed branches have no members but those that they name.
 	closed []bool
+	// speaks has the schemas of the idle branches under its allOf: they speak
+	// about an object also where they say nothing. Nil where none has names.
+	speaks *node
+}
+
+// untouched is beside the faults of an idle branch that no member was found for.
+const untouched = -1 << 20
+
+// nameGroup is what branches ask of every name.
+type nameGroup struct {
+	group *classGroup
+	of    []int32 // by schema: the branch
 }
 
 // pickName is what branches ask of a member.
@@ -29,14 +46,14 @@ type branchUse struct {
 	kinds  uint8 // that the member may be of
 }
 
-// minPickBranches is from how many branches on a union has a unionPick.
+// minPickBranches is from how many branches on schemas side by side have a pick.
 const minPickBranches = 4
 
 // nameWork is what a name of a branch takes to prepare.
 const nameWork = 16
 
-// pickBranches prepares the unions of many branches.
-func (p *program) pickBranches() {
+// pickBranches prepares the schemas of many branches.
+func (p *program) pickBranches(left *automata) {
 	if p.dynamic {
 		return // what applies depends on the way
 	}
@@ -44,28 +61,32 @@ func (p *program) pickBranches() {
 	for _, n := range p.nodes {
 		for _, u := range []*union{n.anyOf, n.oneOf} {
 			if u != nil && len(u.branches) >= minPickBranches {
-				u.pick = newUnionPick(facts, u)
+				u.pick = newPick(facts, u.branches, left)
 			}
+		}
+		if len(n.allOf) >= minPickBranches {
+			n.all = newPick(facts, n.allOf, left)
 		}
 	}
 }
 
-// newUnionPick returns nil where there would be too much to do.
-func newUnionPick(facts *kindFacts, u *union) *unionPick {
-	if !facts.g.afford(kinds * len(u.branches)) {
+// newPick returns nil where there would be too much to do.
+func newPick(facts *kindFacts, branches []*node, left *automata) *pick {
+	if !facts.g.afford(kinds * len(branches)) {
 		return nil
 	}
-	p := &unionPick{names: map[string]*pickName{}, need: make([]int32, len(u.branches)), closed: make([]bool, len(u.branches))}
+	p := &pick{names: map[string]*pickName{}, need: make([]int32, len(branches)), closed: make([]bool, len(branches))}
 	for k := range kind(kinds) {
-		for _, b := range u.branches {
+		for _, b := range branches {
 			p.may[k] = append(p.may[k], facts.mayAccept(b, k))
 		}
 	}
-	for i, b := range u.branches {
+	for i, b := range branches {
 		if !p.branch(facts, int32(i), b) {
 			return nil
 		}
 	}
+	p.findIdle(facts, branches, left)
 	for _, name := range sortedKeys(p.names) {
 		if n := p.names[name]; len(n.subs) >= minPickBranches {
 			n.group = newClassGroup(facts, n.subs)
@@ -82,7 +103,7 @@ type memberNeed struct {
 
 // branch is false where that is too much to do: many unions may have branches
 // that lead to one large object.
-func (p *unionPick) branch(facts *kindFacts, i int32, b *node) bool {
+func (p *pick) branch(facts *kindFacts, i int32, b *node) bool {
 	needs := map[string]*memberNeed{}
 	of := func(name string) *memberNeed {
 		if needs[name] == nil {
@@ -118,7 +139,7 @@ func (p *unionPick) branch(facts *kindFacts, i int32, b *node) bool {
 	return true
 }
 
-func (p *unionPick) use(facts *kindFacts, i int32, name string, need *memberNeed) {
+func (p *pick) use(facts *kindFacts, i int32, name string, need *memberNeed) {
 	u := branchUse{branch: i}
 	for k := range kind(kinds) {
 		may := true
@@ -176,9 +197,10 @@ func conjuncts(n *node) []*node {
 
 // faultsOf returns, by branch, how many faults an object has with each at least:
 // names that are absent and required, or there and not allowed, and members of
-// another type or value. It is nil where nothing is known. The list is valid
-// until e.rows is cut.
-func (e *evaluator) faultsOf(p *unionPick, v int32) []int32 {
+// another type or value. It is below zero for branches that have no say about
+// the object. It is nil where nothing is known. The list is valid until e.rows
+// is cut.
+func (e *evaluator) faultsOf(p *pick, v int32) []int32 {
 	val := &e.t.values[v]
 	if p == nil || val.kind != kindObject {
 		return nil
@@ -193,7 +215,9 @@ func (e *evaluator) faultsOf(p *unionPick, v int32) []int32 {
 		}
 	}
 	for child := v + 1; child < val.next; child = e.t.values[child].next {
-		n := p.names[string(e.t.name(child))]
+		name := e.t.name(child)
+		e.touch(p, least, name)
+		n := p.names[string(name)]
 		if n == nil {
 			continue
 		}
@@ -201,7 +225,10 @@ func (e *evaluator) faultsOf(p *unionPick, v int32) []int32 {
 		k := e.t.values[child].kind
 		for i := range n.uses {
 			u := &n.uses[i]
-			if least[u.branch] -= u.less; u.kinds&(1<<k) == 0 {
+			if least[u.branch] -= u.less; least[u.branch] < 0 {
+				least[u.branch] = 0
+			}
+			if u.kinds&(1<<k) == 0 {
 				least[u.branch]++
 			}
 		}
@@ -210,16 +237,14 @@ func (e *evaluator) faultsOf(p *unionPick, v int32) []int32 {
 		}
 		e.work += len(n.of) / 32
 		for w, no := range e.masks(n.group, child).no {
-			for ; no != 0; no &= no - 1 {
-				least[n.of[w<<6+bits.TrailingZeros64(no)]]++
-			}
+			eachBit(w, no, func(i int) { least[n.of[i]]++ })
 		}
 	}
 	return least
 }
 
 // pickFor returns the union's pick, where all branches are candidates.
-func (u *union) pickFor(candidates []*node) *unionPick {
+func (u *union) pickFor(candidates []*node) *pick {
 	if len(candidates) < len(u.branches) {
 		return nil
 	}
@@ -228,12 +253,18 @@ func (u *union) pickFor(candidates []*node) *unionPick {
 
 // rulesOut reports whether a branch certainly does not match, given what
 // faultsOf found.
-func (p *unionPick) rulesOut(branch int, k kind, least []int32) bool {
+func (p *pick) rulesOut(branch int, k kind, least []int32) bool {
 	return p != nil && (!p.may[k][branch] || least != nil && least[branch] > 0)
 }
 
+// holds reports whether a branch matches without anything coming of it, given
+// what faultsOf found.
+func (p *pick) holds(branch int, k kind, least []int32) bool {
+	return p != nil && p.idle[k][branch] && (k != kindObject || least != nil && least[branch] < 0)
+}
+
 // never reports whether containers of a class never match a branch.
-func (p *unionPick) never(branch int, cls class) bool {
+func (p *pick) never(branch int, cls class) bool {
 	switch {
 	case p == nil || cls == classScalar:
 		return false

@@ -41,8 +41,9 @@ const (
 
 // Bounds of classes.
 const (
-	minClassVisits = 6       // of schemas, from which on they are worth it
-	maxClasses     = 1 << 13 // of one schema
+	minScalarVisits = 3       // of schemas, from which on they are worth it for a scalar
+	minClassVisits  = 6       // and elsewhere
+	maxClasses      = 1 << 13 // of one schema
 )
 
 // What finding the classes of one contract, and what else is prepared to spare
@@ -87,7 +88,7 @@ func (p *program) sortScalars() {
 	}
 	c := newCoster(p)
 	for _, n := range p.entries() {
-		if c.visits(n, classScalar) >= minClassVisits {
+		if c.visits(n, classScalar) >= minScalarVisits {
 			n.classes = newClasses(p, n)
 		}
 	}

@@ -107,10 +107,7 @@ func (e *evaluator) end() {
 		clear(v.strangers)
 		v.object, v.n = -1, nil
 	}
-	if len(e.failed) > maxPooledFindings {
-		e.failed = nil // clearing it takes its capacity
-	}
-	clear(e.failed)
+	e.failed.forget()
 	spare := e.spare[:min(len(e.spare), maxPooledBranches)]
 	for _, b := range spare {
 		if cap(b.list) > maxPooledFindings {

@@ -47,7 +47,7 @@ type evaluator struct {
 	// failed are unions of which no branch matches, where that is asked again:
 	// for reports.
 	reports bool
-	failed  map[unionAt]struct{}
+	failed  failedUnions
 	// searched is what was counted last for schemas under contains.
 	searched searched
 	// faults are those of classes of scalars.
@@ -438,36 +438,6 @@ func (e *evaluator) explainAny(n *node, v int32, rep *report) {
 		return
 	}
 	e.explainUnion(n, n.anyOf, "anyOf", v, rep)
-}
-
-// unionAt is a union that was asked of a container.
-type unionAt struct {
-	u *union
-	v int32
-}
-
-// failedBefore reports whether it is known that no branch of a union matches.
-// Where unions nest, those within are asked for the verdict on what is around
-// them, and again for its report, at each level.
-func (e *evaluator) failedBefore(u *union, v int32) bool {
-	if len(e.failed) == 0 || e.t.values[v].kind < kindArray {
-		return false
-	}
-	_, known := e.failed[unionAt{u, v}]
-	return known
-}
-
-// noteFailed notes that no branch of a union matches. What names become for a
-// while is no container; and what applies depends on nothing else, unless the
-// way there decides what a reference means.
-func (e *evaluator) noteFailed(u *union, v int32) {
-	if !e.reports || e.p.dynamic || e.t.values[v].kind < kindArray || len(e.failed) >= len(e.t.values) {
-		return
-	}
-	if e.failed == nil {
-		e.failed = map[unionAt]struct{}{}
-	}
-	e.failed[unionAt{u, v}] = struct{}{}
 }
 
 func (e *evaluator) oneOf(n *node, v int32, ev *evals, rep *report) bool {

@@ -122,7 +122,7 @@ func (s *fastState) value(i int32, at int) int {
 	c := text[at]
 	if i == 0 && s.tries > 0 && (c == '{' || c == '[') { // it was checked before
 		end := skipValue(text, at)
-		s.steps += (end - at) >> 5
+		s.steps += (end - at) >> 3
 		return end
 	}
 	switch c {

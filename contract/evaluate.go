@@ -29,12 +29,10 @@ type evaluator struct {
 	undo     []int32
 	// applied lists the schemas that spoke about an object, for near names.
 	applied appliedList
-	// Of reports: what objects declare and have, the merged values of unions,
-	// the distances between names that may still be worked out, and what was
-	// looked at in the search for names.
+	// Of reports: what objects declare and have, the distances between names that
+	// may still be worked out, and what was looked at in the search for names.
 	vocabularies   []vocabulary
 	nextVocabulary int
-	merged         map[*node]mergedWanted
 	distances      int
 	looked         int
 	// sought and compared are how many faults may still be found, of the payload

@@ -16,8 +16,8 @@ const (
 	nearLength     = 64  // bytes; longer names are not compared
 	nearCandidates = 512 // more are not looked at
 	// nearDistances bounds the distances that are worked out for one report, and
-	// for one round of a repair.
-	nearDistances = 4096
+	// for one round of a repair, and the sets of words that are compared.
+	nearDistances = 2048
 )
 
 // nearName is a name, with what tells most others apart from it at a glance.
@@ -66,7 +66,7 @@ func newNearName(text string) nearName {
 type nearSearch struct {
 	name   nearName
 	limit  int
-	left   *int // distances that may still be worked out
+	left   *int // distances, and sets of words, that may still be worked out
 	byText bool
 	lower  [nearLength]rune
 	words  string // the token set, once one was asked for
@@ -146,9 +146,10 @@ func mayBeWithin(a, b *nearName, limit int) bool {
 
 // sameWords reports whether a name is made of the same words.
 func (s *nearSearch) sameWords(c *nearName) bool {
-	if c.sum != s.name.sum {
+	if c.sum != s.name.sum || *s.left <= 0 {
 		return false
 	}
+	*s.left--
 	if !s.asked {
 		s.asked, s.words = true, tokenSet(s.name.text)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"sync"
+	"sync/atomic"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -63,6 +64,8 @@ type union struct {
 	// disc chooses the branch by a property, where the branches allow it.
 	disc *discriminator
 	pick *pick // of many branches
+	// merged is what the branches asked for last.
+	merged atomic.Pointer[mergedWanted]
 	// wrapped are, in a twin, the branches in Avro's own form, by the name of
 	// the only member that they have.
 	wrapped map[string]*node

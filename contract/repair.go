@@ -189,6 +189,11 @@ func (r *repairer) mend(payload []byte, level repairLevel) *draft {
 	return nil
 }
 
+// looked reports whether a text was looked at, and so is well-formed.
+func (r *repairer) looked(text []byte) bool {
+	return slices.ContainsFunc(r.known, func(x examined) bool { return bytes.Equal(x.text, text) })
+}
+
 // examine looks at a text, once.
 func (r *repairer) examine(text []byte) examined {
 	for i := range r.known {

@@ -21,18 +21,14 @@ type stepper struct {
 // first.
 func (s *stepper) edits(faults []finding) []edit {
 	s.renamed, s.out = s.renamed[:0], s.out[:0]
-	open := 0
 	for pass := range 2 { // names that are missing first: they use up unknown ones
 		for i := range faults {
 			f := &faults[i]
 			missing := f.code == headgate.ViolationMissingRequired || f.code == headgate.ViolationDependency
 			if missing == (pass == 0) && !s.step(f) {
-				open++
+				return nil
 			}
 		}
-	}
-	if open > 0 {
-		return nil
 	}
 	return s.out
 }
@@ -92,6 +88,9 @@ func (s *stepper) missing(f *finding) bool {
 	v := s.e.vocabulary(f.val, f.n)
 	want := newNearName(f.name)
 	for _, kind := range s.kinds() {
+		if kind.bySum() && !v.strangerSums.mayHave(want.sum) || kind.like == likeAlias && !s.e.p.aliased || s.spent(kind) {
+			continue
+		}
 		s.e.looked += len(v.strangers)
 		var found *stranger
 		for i := range v.strangers {
@@ -161,6 +160,15 @@ var nameKinds = [...]nameKind{
 
 const guessKinds = 2
 
+// spent reports whether no more names may be compared in a way.
+func (s *stepper) spent(kind nameKind) bool {
+	return s.e.distances <= 0 && (kind.like == likeWords || kind.like == likeNear)
+}
+
+// bySum reports whether names that stand for one another in this way have the
+// same sum.
+func (k nameKind) bySum() bool { return k.like == likeFolded || k.like == likeWords }
+
 // kinds lists the ways that the level allows.
 func (s *stepper) kinds() []nameKind {
 	if s.level == levelHints {
@@ -180,9 +188,10 @@ func (s *stepper) standsFor(kind nameKind, v *vocabulary, x *stranger, declared 
 	case likeFolded:
 		return sameFolded(name, declared)
 	case likeWords:
-		if name.sum != declared.sum {
+		if name.sum != declared.sum || s.e.distances <= 0 {
 			return false
 		}
+		s.e.distances--
 		set := tokenSet(name.text)
 		return set != "" && set == tokenSet(declared.text)
 	}
@@ -228,6 +237,9 @@ func (s *stepper) unknown(f *finding) bool {
 	v := s.e.vocabulary(s.e.t.values[f.val].parent, f.n)
 	x := &stranger{val: f.val, near: newNearName(string(s.e.t.name(f.val)))}
 	for _, kind := range s.kinds() {
+		if kind.bySum() && !v.sums.mayHave(x.near.sum) || kind.like == likeAlias && len(s.e.aliases(v, x)) == 0 || s.spent(kind) {
+			continue
+		}
 		s.e.looked += len(v.declared)
 		var found *nearName
 		tie := false

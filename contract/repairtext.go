@@ -13,7 +13,7 @@ import (
 // JSON, and guesses are allowed, it is decoded.
 func (r *repairer) mendText(d *draft, level repairLevel) bool {
 	lim := r.c.policy.limits()
-	if !d.cut(&d.Cuts, lim) {
+	if !r.looked(d.text) && !d.cut(&d.Cuts, lim) {
 		return false
 	}
 	if level == levelLossless {

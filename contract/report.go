@@ -168,7 +168,7 @@ func (e *evaluator) explainUnion(n *node, u *union, keyword string, v int32, rep
 		rep.add(finding{code: headgate.ViolationWrongType, val: v, n: n, keyword: keyword, types: types})
 	case len(likely) == 1:
 		e.take(rep, &likely[0].report)
-	case e.mergeValues(n, keyword, likely, rep), e.mergeMissing(n, keyword, v, likely, rep):
+	case e.mergeValues(n, u, keyword, likely, rep), e.mergeMissing(n, keyword, v, likely, rep):
 	default:
 		best := slices.MinFunc(likely, func(a, b *branchReport) int {
 			return cmp.Or(cmp.Compare(a.misnamed(e.t, v), b.misnamed(e.t, v)), cmp.Compare(len(a.list), len(b.list)), cmp.Compare(a.index, b.index))
@@ -299,7 +299,7 @@ func (b *branchReport) misnamed(t *tape, v int32) int {
 
 // mergeValues handles branches that all ask for another fixed value at one and
 // the same place: what is wanted is any of their values.
-func (e *evaluator) mergeValues(n *node, keyword string, branches []*branchReport, rep *report) bool {
+func (e *evaluator) mergeValues(n *node, u *union, keyword string, branches []*branchReport, rep *report) bool {
 	place := int32(-1)
 	from := make([]wantedSource, 0, len(branches))
 	for _, b := range branches {
@@ -322,7 +322,7 @@ func (e *evaluator) mergeValues(n *node, keyword string, branches []*branchRepor
 	for _, b := range branches {
 		e.restore(b.marks)
 	}
-	rep.add(finding{code: headgate.ViolationNotInEnum, val: place, n: n, keyword: keyword, list: e.merge(n, from)})
+	rep.add(finding{code: headgate.ViolationNotInEnum, val: place, n: n, keyword: keyword, list: u.merge(from)})
 	return true
 }
 

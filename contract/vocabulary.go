@@ -55,10 +55,19 @@ type vocabulary struct {
 	declared []*nearName
 	known    map[string]int32
 	has      []bool
+	sums     sumSet // of declared
 	// strangers are the members that no schema declares by name, at most
 	// nearCandidates.
-	strangers []stranger
+	strangers    []stranger
+	strangerSums sumSet
 }
+
+// sumSet says for sums of names whether a name may have them. False is certain.
+type sumSet [16]uint64
+
+func (s *sumSet) add(sum uint32) { s[sum>>6&15] |= 1 << (sum & 63) }
+
+func (s *sumSet) mayHave(sum uint32) bool { return s[sum>>6&15]&(1<<(sum&63)) != 0 }
 
 // stranger is a member that no schema declares by name.
 type stranger struct {
@@ -94,7 +103,7 @@ func (e *evaluator) vocabulary(object int32, n *node) *vocabulary {
 }
 
 func (v *vocabulary) fill(e *evaluator, object int32, n *node) {
-	v.object, v.n, v.strangers = object, n, v.strangers[:0]
+	v.object, v.n, v.strangers, v.strangerSums = object, n, v.strangers[:0], sumSet{}
 	clear(v.has)
 	v.declareAll(n, e.applied.of(object))
 	end := e.t.values[object].next
@@ -104,6 +113,7 @@ func (v *vocabulary) fill(e *evaluator, object int32, n *node) {
 			v.has[i] = true
 		} else if m := &e.t.values[child]; len(v.strangers) < nearCandidates && m.nameEnd-m.nameStart <= maxPathToken+2 {
 			v.strangers = append(v.strangers, stranger{val: child, near: newNearName(viewString(name))})
+			v.strangerSums.add(v.strangers[len(v.strangers)-1].near.sum)
 		}
 	}
 	e.looked += len(v.declared) + int(e.t.values[object].count)
@@ -123,6 +133,7 @@ func (v *vocabulary) declareAll(n *node, applied []appliedTo) {
 		v.known = map[string]int32{}
 	}
 	clear(v.known)
+	v.sums = sumSet{}
 	v.declared, v.has, v.from = v.declared[:0], v.has[:0], append(v.from[:0], n)
 	v.declare(n, 4)
 	for _, a := range applied {
@@ -142,6 +153,7 @@ func (v *vocabulary) declare(n *node, steps int) {
 			if _, have := v.known[o.near[i].text]; !have {
 				v.known[o.near[i].text] = int32(len(v.declared))
 				v.declared, v.has = append(v.declared, &o.near[i]), append(v.has, false)
+				v.sums.add(o.near[i].sum)
 			}
 		}
 	}

@@ -218,8 +218,10 @@ type wantedSource struct {
 	list    *wantedList
 }
 
-func (e *evaluator) merge(n *node, from []wantedSource) *wantedList {
-	if m, ok := e.merged[n]; ok && slices.Equal(m.from, from) {
+// merge returns what the branches of a union ask for. The list is kept for the
+// next payload, too.
+func (u *union) merge(from []wantedSource) *wantedList {
+	if m := u.merged.Load(); m != nil && slices.Equal(m.from, from) {
 		return m.list
 	}
 	var words []string
@@ -228,9 +230,6 @@ func (e *evaluator) merge(n *node, from []wantedSource) *wantedList {
 	}
 	slices.Sort(words)
 	list := newWantedList(slices.Compact(words))
-	if e.merged == nil {
-		e.merged = map[*node]mergedWanted{}
-	}
-	e.merged[n] = mergedWanted{from: slices.Clone(from), list: list}
+	u.merged.Store(&mergedWanted{from: slices.Clone(from), list: list})
 	return list
 }

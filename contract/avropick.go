@@ -229,6 +229,9 @@ func (r *avroRead) remember(k avroKey, what int32) {
 	}
 }
 
+// fewSymbols are looked through rather than hashed.
+const fewSymbols = 4
+
 // symbol returns the index of an enum's symbol, or -1.
 func (n *avroNode) symbol(s []byte) int {
 	if n.index == nil {

@@ -20,9 +20,11 @@ type avroRead struct {
 	work  int
 	depth int
 	rep   *[]avroFault
-	more  int // faults that were found and are not in rep
+	// enough faults were found: the look ends.
+	enough bool
 	// counting is set while faults are counted in more alone.
 	counting bool
+	more     int
 	tries    int // of branches, under way
 	memo     map[avroKey]int32
 	rows     []int32 // of faults by branch and of members by field, of what is under way
@@ -46,8 +48,6 @@ const (
 	// what one form becomes in the other is bounded by its own length.
 	avroGrowthBase    = 1 << 20
 	avroGrowthPerByte = 16
-	// maxAvroFaults bounds what is kept of the faults of one text.
-	maxAvroFaults = 1 << 14
 )
 
 // avroMost returns the bytes that so many bytes of one form, JSON or Avro, may
@@ -62,7 +62,14 @@ func (p *avroProgram) readJSON(text []byte, pol Policy, want bool) (datum []byte
 	if fault := jsontext.Check(text, lim); fault != nil {
 		return nil, []headgate.Violation{p.fault(fault)}, 0, false
 	}
-	t, fault := readTape(text, lim, nil)
+	buf, _ := p.values.Get().(*[]value)
+	if buf == nil {
+		buf = new([]value)
+	}
+	t, fault := readTape(text, lim, *buf)
+	if *buf = t.values; cap(*buf) <= maxPooledValues {
+		defer p.values.Put(buf)
+	}
 	if fault != nil {
 		return nil, []headgate.Violation{p.fault(fault)}, 0, false
 	}
@@ -119,17 +126,16 @@ func (r *avroRead) room(n int) bool {
 	return true
 }
 
-// note keeps a fault. What is beyond the bound is counted alone.
+// note keeps a fault, or ends the look where there are enough.
 func (r *avroRead) note(f avroFault) {
-	if r.counting {
+	switch {
+	case r.counting:
 		r.more++
-		return
+	case len(*r.rep) == maxSought:
+		r.enough = true
+	default:
+		*r.rep = append(*r.rep, f)
 	}
-	if len(*r.rep) >= maxAvroFaults {
-		r.more++
-		return
-	}
-	*r.rep = append(*r.rep, f)
 }
 
 // goesOn reports whether the pass goes on after a fault.
@@ -153,7 +159,7 @@ func (r *avroRead) chunk(b []byte) { r.long(int64(len(b))); r.dst = append(r.dst
 
 // value reads one value; it is the twin of avroWalk.value.
 func (r *avroRead) value(n *avroNode, v int32) bool {
-	if r.work--; r.work < 0 || !r.room(0) {
+	if r.work--; r.enough || r.work < 0 || !r.room(0) {
 		return false
 	}
 	val := &r.t.values[v]

@@ -63,6 +63,7 @@ type avroNode struct {
 	meant     [kinds][]int32 // of a union: the branches that a value of a JSON type may mean
 	pick      *avroPick      // of a union
 	symbols   []string
+	words     lazyWords // of symbols
 	doc       string
 	sensitive bool   // marked
 	at        string // JSON Pointer into the schema
@@ -94,8 +95,9 @@ type avroProgram struct {
 	fingerprint uint64
 	text        []byte // the schema with everything that it refers to
 	repair      RepairMode
-	sensitive   bool   // something is marked
-	policy      Policy // of the contract
+	sensitive   bool      // something is marked
+	policy      Policy    // of the contract
+	values      sync.Pool // of *[]value: memory of tapes for the next
 	twinOnce    sync.Once
 	twinMade    *Contract // by twin
 }
@@ -277,9 +279,11 @@ func (l *avroLowering) lowerNamed(n *avroNode, s *avro.SchemaNode, space string)
 	case "enum":
 		n.op, n.symbols, n.size = avroEnum, s.Symbols, len(s.Symbols)
 		l.ignored(s, n.at, "an enum")
-		n.index = make(map[string]int, n.size)
-		for i, name := range n.symbols {
-			n.index[name] = i
+		if n.size > fewSymbols {
+			n.index = make(map[string]int, n.size)
+			for i, name := range n.symbols {
+				n.index[name] = i
+			}
 		}
 		if n.size == 0 {
 			l.rsn.add(n.at, "an enum needs at least one symbol")
@@ -450,11 +454,7 @@ func (l *avroLowering) flatten(n *avroNode) {
 func (n *avroNode) describe() string {
 	switch {
 	case n.op == avroEnum:
-		quoted := make([]string, len(n.symbols)) // the rest is only counted
-		for i, s := range n.symbols[:min(len(n.symbols), maxListed)] {
-			quoted[i] = clipQuote(s)
-		}
-		return oneOfWords(quoted)
+		return n.words.of(n.symbols).want
 	case n.op == avroFixed:
 		return fmt.Sprintf("fixed %s of %s", clip(n.name, clipSample), plural(n.size, "byte", "bytes"))
 	case n.op == avroRecord:

@@ -5,9 +5,45 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/headgate/headgate"
 )
+
+// lazyWords is what reports need of an enum, made when one is first asked for
+// it.
+type lazyWords struct {
+	once  sync.Once
+	want  string
+	names []nearName // the first nearCandidates
+}
+
+func (l *lazyWords) of(symbols []string) *lazyWords {
+	l.once.Do(func() {
+		quoted := make([]string, len(symbols)) // the rest is only counted
+		for i, s := range symbols[:min(len(symbols), maxListed)] {
+			quoted[i] = clipQuote(s)
+		}
+		l.want = oneOfWords(quoted)
+		for _, s := range symbols[:min(len(symbols), nearCandidates)] {
+			l.names = append(l.names, newNearName(s))
+		}
+	})
+	return l
+}
+
+// near returns the symbols that a text is most likely meant to be.
+func (l *lazyWords) near(text string) []string {
+	var s nearSearch
+	left := nearCandidates
+	if !s.start(text, &left) {
+		return nil
+	}
+	for i := range l.names {
+		s.offer(&l.names[i], nil)
+	}
+	return s.found()
+}
 
 // describeJSON says how a value of the type is written in JSON.
 func (n *avroNode) describeJSON() string {
@@ -49,7 +85,6 @@ func (r *avroRead) report(h *evaluator) ([]headgate.Violation, int) {
 	})
 	truncated := max(0, len(list)-headgate.MaxViolations)
 	list = list[:len(list)-truncated]
-	truncated += r.more
 	out := make([]headgate.Violation, len(list))
 	pl := newPlaces(r.t.text)
 	for i, f := range list {
@@ -95,7 +130,7 @@ func (r *avroRead) words(f avroFault, v *headgate.Violation) {
 		v.Want = "records, arrays and maps nested less deeply"
 		v.Fix = fmt.Sprintf("Nest records, arrays and maps less deeply at %s.", at)
 	case headgate.ViolationNotInEnum:
-		near := nearest(string(r.t.str(f.v)), f.n.symbols)
+		near := f.n.words.of(f.n.symbols).near(string(r.t.str(f.v)))
 		if len(near) > 0 {
 			v.Fix = fmt.Sprintf("Set %s to %s.", at, clipQuote(near[0]))
 		}

@@ -94,6 +94,31 @@ func (p *program) sortScalars() {
 	}
 }
 
+// classContainers finds the schemas that accept every array or object without a
+// look into it, and those that accept none.
+func (p *program) classContainers() {
+	if p.dynamic {
+		return
+	}
+	facts := newKindFacts(p)
+	for _, n := range p.nodes {
+		if n.always != 0 || !p.afford(1) {
+			continue
+		}
+		for i := range n.containers {
+			switch k := kindArray + kind(i); {
+			case !facts.mayAccept(n, k):
+				n.containers[i] = classRefused
+				if !facts.looksInto(n, k) {
+					n.containers[i] |= classPure
+				}
+			case facts.mustAccept(n, k) && !facts.looksInto(n, k):
+				n.containers[i] = classAccepted
+			}
+		}
+	}
+}
+
 // newClasses returns nil where there would be too many classes, or too much to
 // do for them.
 func newClasses(p *program, n *node) *classes {

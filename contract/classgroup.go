@@ -9,7 +9,8 @@ type classGroup struct {
 	c        *classes
 	members  []*node
 	all      []uint64    // a bit for each
-	may      [2][]uint64 // a bit for each that some array may match; some object
+	may      [2][]uint64 // a bit for each that some arrays may match; some objects
+	must     [2][]uint64 // a bit for each that all arrays match, without a look into them; all objects
 	literals [3]classMasks
 	named    []classMasks
 	strings  []classMasks
@@ -30,10 +31,13 @@ func newClassGroup(facts *kindFacts, members []*node) *classGroup {
 	g := &classGroup{c: s.c, members: members}
 	words := (len(members) + 63) / 64
 	g.all, g.may = make([]uint64, words), [2][]uint64{make([]uint64, words), make([]uint64, words)}
+	g.must = [2][]uint64{make([]uint64, words), make([]uint64, words)}
 	for k, n := range members {
 		g.all[k>>6] |= 1 << (k & 63)
 		for i := range g.may {
-			if facts.mayAccept(n, kindArray+kind(i)) {
+			if kind := kindArray + kind(i); facts.mustAccept(n, kind) && !facts.looksInto(n, kind) {
+				g.must[i][k>>6] |= 1 << (k & 63)
+			} else if facts.mayAccept(n, kind) {
 				g.may[i][k>>6] |= 1 << (k & 63)
 			}
 		}
@@ -130,6 +134,7 @@ func (e *evaluator) search(g *classGroup, v int32, member int) (count int, ok bo
 			if k := e.t.values[child].kind; k >= kindArray {
 				for w, may := range g.may[k-kindArray] {
 					s.open[w] |= may
+					eachBit(w, g.must[k-kindArray][w], func(i int) { s.counts[i]++ })
 				}
 				continue
 			}

@@ -88,6 +88,7 @@ func compileSchema(schema []byte, pol Policy, hooks *compileHooks) (*program, []
 	}
 	if prog.spare = spareWork(len(schema)); !hooks.plain {
 		prog.sortScalars()
+		prog.classContainers()
 		prog.pickBranches(left)
 		prog.groupContains()
 	}

@@ -165,12 +165,14 @@ func chooseEngine(c *Contract, hooks *compileHooks) engine {
 	return f
 }
 
-func (g general) accept(payload []byte) bool {
-	lim := g.c.policy.limits()
+func (g general) accept(payload []byte) bool { return g.c.prog.accept(payload, g.c.policy.limits()) }
+
+// accept decides a payload without a report.
+func (p *program) accept(payload []byte, lim jsontext.Limits) bool {
 	if jsontext.Check(payload, lim) != nil {
 		return false
 	}
-	d, fault := g.c.prog.read(payload, lim)
+	d, fault := p.read(payload, lim)
 	if fault != nil {
 		return false
 	}

@@ -32,8 +32,8 @@ const (
 type coster struct {
 	p     *program
 	steps int
-	// short leaves out what the classes of scalars decide.
-	short bool
+	// prices is set where work is summed up rather than schemas, for dear.
+	prices *prices
 	// worst is the greatest number so far, and of where its schemas meet.
 	worst int
 	at    *node
@@ -64,6 +64,9 @@ func newCoster(p *program) *coster {
 }
 
 func (c *coster) note(n *node, visits int) {
+	if c.prices != nil {
+		return
+	}
 	if visits > c.worst {
 		c.worst, c.at = visits, n
 	}
@@ -114,7 +117,10 @@ func (c *coster) levels(entries []*node, level []int, depth, ceiling int, rsn *r
 				if k.item {
 					cls = classArray
 				}
-				worst = max(worst, c.step(t, cls, k, level))
+				sum := c.step(t, cls, k, level)
+				if worst = max(worst, sum); c.prices != nil {
+					c.prices.note(e, sum, k.bytes())
+				}
 			}
 			found[t] = worst
 			if c.steps > maxCostSteps {
@@ -223,29 +229,31 @@ func admitsClass(n *node, cls class) bool {
 
 // spread calls fn for every schema that n applies to the same value, and
 // returns the sum of what it returns; of branches told apart by a
-// discriminator, the greatest counts.
-func (c *coster) spread(n *node, cls class, fn func(*node) int) int {
+// discriminator, the greatest counts. Of schemas that have no say but about
+// members, parts says whether those count.
+func (c *coster) spread(n *node, cls class, parts bool, fn func(*node) int) int {
 	sum := 0
-	group := func(u *union) {
-		if u == nil {
-			return
-		}
+	row := func(p *pick, branches []*node, disc *discriminator) {
 		worst := 0
-		for i, b := range u.branches {
-			if c.short && u.pick.never(i, cls) {
+		for i, b := range branches {
+			if c.prices != nil && p.spares(i, cls, parts) {
 				continue
 			}
 			v := fn(b)
-			if worst = max(worst, v); u.disc == nil || cls != classObject {
+			if worst = max(worst, v); disc == nil || cls != classObject {
 				sum = add(sum, v)
 			}
 		}
-		if u.disc != nil && cls == classObject {
+		if disc != nil && cls == classObject {
 			sum = add(sum, worst)
 		}
 	}
-	group(n.anyOf)
-	group(n.oneOf)
+	for _, u := range []*union{n.anyOf, n.oneOf} {
+		if u != nil {
+			row(u.pick, u.branches, u.disc)
+		}
+	}
+	row(n.all, n.allOf, nil)
 	for _, targets := range [][]*node{c.p.recursiveTargets(n), c.p.dynamicTargets(n)} {
 		worst := 0
 		for _, t := range targets { // a dynamic reference goes one way at a time
@@ -253,14 +261,21 @@ func (c *coster) spread(n *node, cls class, fn func(*node) int) int {
 		}
 		sum = add(sum, worst)
 	}
+	named := 0
 	c.p.sameValue(n, func(keyword string, child *node) {
 		switch keyword {
-		case "anyOf", "oneOf", "$recursiveRef", "$dynamicRef":
+		case "anyOf", "oneOf", "allOf", "$recursiveRef", "$dynamicRef":
+		case "dependencies", "dependentSchemas":
+			if v := fn(child); c.prices == nil {
+				sum = add(sum, v)
+			} else {
+				named = max(named, v) // each other one takes another member
+			}
 		default:
 			sum = add(sum, fn(child))
 		}
 	})
-	return sum
+	return add(sum, named)
 }
 
 // visits counts the schemas that n applies to one value, itself included.
@@ -270,9 +285,12 @@ func (c *coster) visits(n *node, cls class) int {
 	}
 	v := 1
 	switch {
-	case c.short && cls == classScalar && n.classes.decide():
+	case c.prices != nil && cls == classScalar && n.classes.decide():
 	case admitsClass(n, cls):
-		v = add(v, c.spread(n, cls, func(child *node) int { return c.visits(child, cls) }))
+		if c.prices != nil {
+			v = n.price(cls)
+		}
+		v = add(v, c.spread(n, cls, false, func(child *node) int { return c.visits(child, cls) }))
 	}
 	c.memo[cls][n.id] = v
 	return v
@@ -348,7 +366,7 @@ func (c *coster) step(n *node, cls class, k stepKey, level []int) int {
 }
 
 func (c *coster) stepOnce(n *node, cls class, k stepKey, level []int) int {
-	sum := c.spread(n, cls, func(child *node) int { return c.step(child, cls, k, level) })
+	sum := c.spread(n, cls, true, func(child *node) int { return c.step(child, cls, k, level) })
 	at := func(child *node) {
 		if child != nil {
 			sum = add(sum, level[child.id])
@@ -389,40 +407,4 @@ func (c *coster) stepOnce(n *node, cls class, k stepKey, level []int) int {
 		at(n.unevalProps)
 	}
 	return sum
-}
-
-// What a contract costs at worst, as far as it can be told: a visit of a schema
-// takes so many nanoseconds, and a value at least so many bytes of a payload,
-// what parts it from the next one included.
-const (
-	visitNanos    = 30
-	smallestValue = 3
-	// dearMicros is from which time for 10 KB on a contract is warned of.
-	dearMicros = 1000
-)
-
-// dear warns of a contract under which small values cost much time. Scalars
-// that their classes decide cost little, however many schemas they meet.
-func (p *program) dear(depth int) []Warning {
-	micros := func(visits int) int { return visits * visitNanos * (10_000 / smallestValue) / 1000 }
-	if micros(p.cost) <= dearMicros {
-		return nil
-	}
-	c := newCoster(p)
-	c.short = true
-	entries := p.entries()
-	level := make([]int, len(p.nodes))
-	for _, e := range entries {
-		level[e.id] = max(c.visits(e, classScalar), c.visits(e, classArray), c.visits(e, classObject))
-		c.note(e, level[e.id])
-	}
-	c.levels(entries, level, depth, saturated, &reasons{})
-	if micros(c.worst) <= dearMicros {
-		return nil
-	}
-	return []Warning{{
-		Code: WarnDear, At: c.at.at,
-		Detail: fmt.Sprintf("10 KB of the smallest values take about %d ms to check at worst: one value meets %d schemas here; "+
-			"branches that a required property tells apart (const), or types, cost one each", (micros(c.worst)+500)/1000, c.worst),
-	}}
 }

@@ -144,7 +144,16 @@ func (e *evaluator) eval(n *node, v int32, ev *evals, rep *report) bool {
 		}
 		return n.always > 0
 	}
-	if n.classes != nil && e.t.values[v].kind < kindArray {
+	if k := e.t.values[v].kind; k >= kindArray {
+		switch verdict := n.containers[k-kindArray]; {
+		case verdict&classAccepted != 0:
+			return true
+		case verdict&classRefused != 0 && rep == nil:
+			return false
+		case verdict == classRefused|classPure:
+			return e.repeat(n, v, classKey{n.id, k, 0}, rep)
+		}
+	} else if n.classes != nil {
 		if done, ok := e.byClass(n, v, rep); done {
 			return ok && !e.over()
 		}

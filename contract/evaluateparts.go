@@ -47,7 +47,7 @@ func (n *node) trivial() bool {
 
 func (e *evaluator) object(n *node, v int32, ev *evals, rep *report) bool {
 	o, val := n.object, e.t.values[v]
-	if rep != nil && e.applied.on {
+	if rep != nil && e.applied.on && n.speaks() {
 		e.applied.add(v, n)
 	}
 	count := int(val.count)

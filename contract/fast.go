@@ -8,8 +8,9 @@ import (
 
 // fast is the compiled engine: one pass over the raw bytes that checks grammar,
 // policy and schema together and keeps nothing. It only ever accepts by
-// itself. What it does not accept is decided, and reported on, by the walk
-// over all values, so that a report never depends on the engine.
+// itself, and leaves to the general engine what takes more than its budget. What
+// is not accepted is decided, and reported on, by that engine's walk over all
+// values, so that a report never depends on the engine.
 type fast struct {
 	p      *fastProgram
 	states *sync.Pool // of *fastState
@@ -37,11 +38,12 @@ func (f *fast) name() (headgate.Engine, string) { return f.engine, f.why }
 func (f *fast) accept(payload []byte) bool {
 	s := f.states.Get().(*fastState)
 	ok := s.check(f.p, payload)
+	spent := s.steps > s.limit
 	s.text = nil
 	if s.small() {
 		f.states.Put(s)
 	}
-	return ok
+	return ok || spent && f.p.general.accept(payload, f.p.limits)
 }
 
 // steps returns the work that one check took, for tests of its bounds.

@@ -8,15 +8,17 @@ const kinds = 6
 // kindFacts answers, without a payload, what a schema says about all values of
 // one type. The answers are memoised; programs have no cycles here.
 type kindFacts struct {
-	g         *program
-	may, must [kinds][]int8 // by node: 0 unknown, 1 no, 2 yes
+	g               *program
+	anything        *node         // a schema that is not in g
+	may, must, sees [kinds][]int8 // by node: 0 unknown, 1 no, 2 yes
 }
 
 func newKindFacts(g *program) *kindFacts {
-	f := &kindFacts{g: g}
+	f := &kindFacts{g: g, anything: &node{id: len(g.nodes), always: 1}}
 	for k := range kinds {
-		f.may[k] = make([]int8, len(g.nodes))
-		f.must[k] = make([]int8, len(g.nodes))
+		f.may[k] = make([]int8, len(g.nodes)+1)
+		f.must[k] = make([]int8, len(g.nodes)+1)
+		f.sees[k] = make([]int8, len(g.nodes)+1)
 	}
 	return f
 }
@@ -65,7 +67,36 @@ func (f *kindFacts) findMay(n *node, k kind) bool {
 			return false
 		}
 	}
-	return true
+	if n.not != nil && f.mustAccept(n.not, k) {
+		return false
+	}
+	for _, c := range f.conditional(n, k) {
+		if f.mayAccept(c, k) {
+			return true
+		}
+	}
+	return n.ifs == nil
+}
+
+// conditional returns what if, then and else of n apply to values of the type:
+// then or else, or both where that depends on the value.
+func (f *kindFacts) conditional(n *node, k kind) []*node {
+	if n.ifs == nil {
+		return nil
+	}
+	out := []*node{n.then, n.otherwise}
+	switch {
+	case f.mustAccept(n.ifs, k):
+		out = out[:1]
+	case !f.mayAccept(n.ifs, k):
+		out = out[1:]
+	}
+	for i := range out {
+		if out[i] == nil {
+			out[i] = f.anything
+		}
+	}
+	return out
 }
 
 // refOnly reports whether what stands beside the reference, apart from the
@@ -145,14 +176,27 @@ func (f *kindFacts) findMust(n *node, k kind) bool {
 	if n.not != nil && f.mayAccept(n.not, k) {
 		return false
 	}
-	if n.ifs != nil {
-		for _, c := range []*node{n.then, n.otherwise} {
-			if c != nil && !f.mustAccept(c, k) {
-				return false
-			}
+	for _, c := range f.conditional(n, k) {
+		if !f.mustAccept(c, k) {
+			return false
 		}
 	}
 	return true
+}
+
+// looksInto reports whether n, or a schema that it applies to the same value,
+// may have a say about what is in containers of the type.
+func (f *kindFacts) looksInto(n *node, k kind) bool {
+	m := &f.sees[k][n.id]
+	if *m == 0 {
+		*m = 2
+		looks := !f.mustParts(n, k) || n.konst != nil && kindOfLiteral(n.konst.value) == k || n.enum != nil && n.enum.hasKind(k)
+		f.g.sameValue(n, func(_ string, c *node) { looks = looks || f.looksInto(c, k) })
+		if !looks {
+			*m = 1
+		}
+	}
+	return *m == 2
 }
 
 // mustParts reports whether nothing that is particular to the type is asked.

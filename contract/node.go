@@ -43,8 +43,10 @@ type node struct {
 
 	unevalProps, unevalItems *node
 
-	// classes decides scalars, where many schemas apply to them.
-	classes *classes
+	// classes decides scalars, where many schemas apply to them; containers
+	// decides arrays and objects that are decided by being one.
+	classes    *classes
+	containers [2]classVerdict
 
 	// What the schema says beyond what is valid: other names that senders use
 	// for the property, its default, and whether reports may show its value.

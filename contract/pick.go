@@ -263,13 +263,14 @@ func (p *pick) holds(branch int, k kind, least []int32) bool {
 	return p != nil && p.idle[k][branch] && (k != kindObject || least != nil && least[branch] < 0)
 }
 
-// never reports whether containers of a class never match a branch.
-func (p *pick) never(branch int, cls class) bool {
+// spares reports whether containers of a class never have a branch tried; of
+// objects, but for members that it has a say about, unless parts are asked for.
+func (p *pick) spares(branch int, cls class, parts bool) bool {
 	switch {
 	case p == nil || cls == classScalar:
 		return false
 	case cls == classArray:
-		return !p.may[kindArray][branch]
+		return !p.may[kindArray][branch] || p.idle[kindArray][branch]
 	}
-	return !p.may[kindObject][branch]
+	return !p.may[kindObject][branch] || !parts && p.idle[kindObject][branch]
 }

@@ -172,6 +172,13 @@ func (v *vocabulary) declare(n *node, steps int) {
 	v.declare(n.otherwise, steps-1)
 }
 
+// speaks reports whether the schema of an object, or one that it applies to it,
+// may have names or patterns for members.
+func (n *node) speaks() bool {
+	return len(n.object.names) > 0 || len(n.object.patterns) > 0 || n.ref != nil || len(n.allOf) > 0 ||
+		n.anyOf != nil || n.oneOf != nil || n.then != nil || n.otherwise != nil
+}
+
 // absent reports whether a name is declared, and the object does not have it.
 func (v *vocabulary) absent(name string) bool {
 	i, declared := v.known[name]

@@ -68,8 +68,8 @@ type SubscriptionSpec struct {
 	Order       string   `json:"order,omitempty" doc:"strict (default), release or none"`
 	MaxBlock    Duration `json:"max_block,omitempty" doc:"How long a failing event may block its key; default 10m"`
 	Concurrency int      `json:"concurrency,omitempty" doc:"Deliveries in flight; default 64"`
-	Attempts    int      `json:"attempts,omitempty" doc:"Default 8"`
-	Backoff     string   `json:"backoff,omitempty" doc:"MIN..MAX; default 1s..10m"`
+	Attempts    int      `json:"attempts,omitempty" doc:"By default the node's defaults.attempts, 8"`
+	Backoff     string   `json:"backoff,omitempty" doc:"MIN..MAX; by default the node's defaults.backoff, 1s..10m"`
 	Claim       Duration `json:"claim,omitempty" doc:"Life of a claim; default 30s"`
 	Deliver     Deliver  `json:"deliver,omitzero" doc:"Exactly one member; pull by default"`
 	Dedupe      string   `json:"dedupe,omitempty" doc:"durable (default), window or none"`

@@ -97,13 +97,16 @@ type Defaults struct {
 	Breadth int `yaml:"breadth"`
 	// Repeats is how often one principal and type may come on one causal path; default 4.
 	Repeats int `yaml:"repeats"`
-	// Attempts of a delivery before it is parked; default 8.
+	// Attempts of a delivery before it is parked; default 8. It and the backoff
+	// hold for subscriptions made by API or CLI, too, and are looked up when the
+	// node starts.
 	Attempts int `yaml:"attempts"`
 	// Backoff between attempts, MIN..MAX; default 1s..10m.
 	Backoff string `yaml:"backoff"`
 	// PayloadMax is the largest payload; default 512KiB.
 	PayloadMax Size `yaml:"payload_max"`
-	// Retain is how long events are kept; default 7d.
+	// Retain is how long events are kept, in the default stream too; default 7d,
+	// at most 18250d.
 	Retain Duration `yaml:"retain"`
 	// Roots is the rate of causal trees that a principal with the right may
 	// start; default 100/s.

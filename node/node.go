@@ -279,7 +279,8 @@ func (n *Node) openRouter(ctx context.Context, opts Options) error {
 	n.Router, err = router.New(router.Config{
 		Store: n.Store, Broker: n.Broker, Perimeter: n.Perimeter, Causal: n.Causal, Quarantine: n.Quarantine,
 		Topology: n.Topology, Principals: n.Principals, Leases: n.Leases, Observer: n.observer(opts), Log: n.log,
-		JSON: func(e *headgate.Event) ([]byte, error) { return n.Registry.JSON(context.Background(), e) },
+		Defaults: n.cfg.subscriptionDefaults(),
+		JSON:     func(e *headgate.Event) ([]byte, error) { return n.Registry.JSON(context.Background(), e) },
 	})
 	if err != nil {
 		return err

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/headgate/headgate/contract"
 	"github.com/headgate/headgate/internal/condition"
 	"github.com/headgate/headgate/internal/resource"
+	"github.com/headgate/headgate/principal"
 	"github.com/headgate/headgate/quarantine"
 	"github.com/headgate/headgate/router"
 	"github.com/headgate/headgate/topology"
@@ -36,8 +36,20 @@ type problems struct {
 }
 
 func (p *problems) add(path, format string, args ...any) {
-	at := p.places[path]
+	at := placeOf(p.places, path)
 	p.list = append(p.list, Problem{Line: at.line, Column: at.column, Path: path, Message: fmt.Sprintf(format, args...)})
+}
+
+// placeOf returns the place of a setting, or of the nearest that it is part of.
+func placeOf(places map[string]place, path string) place {
+	for {
+		at, found := places[path]
+		cut := strings.LastIndexAny(path, ".[")
+		if found || cut < 0 {
+			return at
+		}
+		path = path[:cut]
+	}
 }
 
 // Validate returns every problem of the configuration at once.
@@ -51,6 +63,12 @@ func (l *Loaded) Validate() []Problem {
 		spec := l.subscriptionSpec(name)
 		if err := spec.Validate(); err != nil {
 			p.add(joinPath("subscriptions", name), "%s", detail(err))
+		}
+		if !router.ValidName(name) {
+			p.add(joinPath("subscriptions", name), "the name of a subscription is 1 to 100 letters, digits, \".\", \"_\" or \"-\", starting with a letter or digit")
+		}
+		if spec.As != "" && !principal.ValidName(spec.As) {
+			p.add(joinPath("subscriptions", name)+".as", "%q is not the name of a principal: %s", clip([]byte(spec.As)), principal.NameForm)
 		}
 		l.validateLease(p, name, &spec)
 		if spec.As == "" {
@@ -77,41 +95,20 @@ func (l *Loaded) validateLease(p *problems, name string, spec *router.Spec) {
 	}
 }
 
-// validateTopology puts each fault of streams and types at the setting that has
-// it: every one is tried alone first, then all together.
+// validateTopology puts each fault of defaults, streams and types at the setting
+// that has it.
 func (l *Loaded) validateTopology(p *problems) {
 	_, err := l.Topology()
-	if err == nil {
-		return
-	}
-	found := false
-	if _, err := topology.New(nil, nil, l.topologyDefaults()); err != nil {
-		found = true
-		if !slices.ContainsFunc(p.list, func(q Problem) bool { return strings.HasPrefix(q.Path, "defaults.") }) {
-			p.add("defaults", "%s", strings.ReplaceAll(detail(err), "defaults: ", ""))
+	for _, f := range topology.Faults(err) {
+		path := f.In
+		if f.In != "defaults" {
+			path = joinPath(path, f.Name)
 		}
-	}
-	for _, s := range l.topologyStreams() {
-		if _, err := topology.New([]topology.Stream{s}, nil, topology.Defaults{}); err != nil {
-			found = true
-			p.add(joinPath("streams", s.Name), "%s", withoutPlace(detail(err)))
+		if f.Setting != "" {
+			path += "." + f.Setting
 		}
+		p.add(path, "%s", f.What)
 	}
-	for _, t := range l.topologyTypes() {
-		if _, err := topology.New(nil, []topology.Type{t}, topology.Defaults{}); err != nil {
-			found = true
-			p.add(joinPath("types", t.Pattern), "%s", withoutPlace(detail(err)))
-		}
-	}
-	if !found { // each is right alone, but not beside the others
-		p.add("streams", "%s", detail(err))
-	}
-}
-
-// withoutPlace removes the places that the topology gives, which count from 0
-// in an order that the file does not have.
-func withoutPlace(s string) string {
-	return regexp.MustCompile(`(streams|types)\[\d+\] "[^"]*": |(streams|types)\[\d+\] "[^"]*" ?`).ReplaceAllString(s, "")
 }
 
 func detail(err error) string {
@@ -207,11 +204,6 @@ func (l *Loaded) validateDefaults(p *problems) {
 		path     string
 		got, max int
 	}{
-		{"defaults.ttl", l.Defaults.TTL, 64},
-		{"defaults.gas", l.Defaults.Gas, 1_000_000_000},
-		{"defaults.breadth", l.Defaults.Breadth, 1_000_000},
-		{"defaults.repeats", l.Defaults.Repeats, 64},
-		{"defaults.attempts", l.Defaults.Attempts, 1000},
 		{"quarantine.refusal_quota", l.Quarantine.RefusalQuota, 1_000_000},
 		{"limits.connections", l.Limits.Connections, 1_000_000},
 	} {
@@ -219,22 +211,16 @@ func (l *Loaded) validateDefaults(p *problems) {
 			p.add(c.path, "want 1 to %d", c.max)
 		}
 	}
-	if l.Defaults.PayloadMax > maxPayload {
-		p.add("defaults.payload_max", "want at most 6MiB")
-	}
-	for _, name := range slices.Sorted(maps.Keys(l.Types)) {
-		if l.Types[name].PayloadMax > maxPayload {
-			p.add(joinPath("types", name)+".payload_max", "want at most 6MiB")
+	for _, d := range []router.Defaults{{Attempts: l.Defaults.Attempts}, {Backoff: l.Defaults.Backoff}} {
+		if err := d.Validate(); err != nil {
+			setting, what, _ := strings.Cut(detail(err), ": ")
+			p.add("defaults."+setting, "%s", what)
 		}
 	}
 }
 
-const (
-	// maxPayload bounds every payload_max, so that an event fits a broker message.
-	maxPayload = 6 << 20
-	// envelopeRoom is what attributes and header may add to a payload.
-	envelopeRoom = 128 << 10
-)
+// envelopeRoom is what attributes and header may add to a payload.
+const envelopeRoom = 128 << 10
 
 // maxEventBytes is the largest encoded event that the broker must take.
 func (l *Loaded) maxEventBytes() int {
@@ -349,12 +335,8 @@ func (l *Loaded) Topology() (*topology.Table, error) {
 func (l *Loaded) topologyStreams() (streams []topology.Stream) {
 	for _, name := range slices.Sorted(maps.Keys(l.Streams)) {
 		s := l.Streams[name]
-		retain := s.Retain
-		if retain == 0 {
-			retain = l.Defaults.Retain
-		}
 		streams = append(streams, topology.Stream{
-			Name: name, Types: s.Types, Partitions: s.Partitions, Retain: time.Duration(retain), NoIndex: s.Index == "off",
+			Name: name, Types: s.Types, Partitions: s.Partitions, Retain: time.Duration(s.Retain), NoIndex: s.Index == "off",
 		})
 	}
 	return streams
@@ -374,26 +356,21 @@ func (l *Loaded) topologyTypes() (types []topology.Type) {
 func (l *Loaded) topologyDefaults() topology.Defaults {
 	return topology.Defaults{
 		TTL: l.Defaults.TTL, Gas: l.Defaults.Gas, Breadth: l.Defaults.Breadth, Repeats: l.Defaults.Repeats, PayloadMax: int(l.Defaults.PayloadMax),
+		Retain: time.Duration(l.Defaults.Retain),
 	}
 }
 
-// subscriptionSpec returns a declared subscription with the defaults filled in.
+// subscriptionSpec returns a declared subscription with who consumes filled in.
 func (l *Loaded) subscriptionSpec(name string) router.Spec {
-	spec := l.withDefaults(l.Subscriptions[name].Spec)
+	spec := l.Subscriptions[name].Spec
 	if spec.As == "" && slices.ContainsFunc(l.Principals, func(p Principal) bool { return p.Name == name }) {
 		spec.As = name
 	}
 	return spec
 }
 
-func (l *Loaded) withDefaults(spec router.Spec) router.Spec {
-	if spec.Attempts == 0 {
-		spec.Attempts = l.Defaults.Attempts
-	}
-	if spec.Backoff == "" {
-		spec.Backoff = l.Defaults.Backoff
-	}
-	return spec
+func (l *Loaded) subscriptionDefaults() router.Defaults {
+	return router.Defaults{Attempts: l.Defaults.Attempts, Backoff: l.Defaults.Backoff}
 }
 
 func (l *Loaded) policy() contract.Policy {

@@ -202,7 +202,7 @@ func TestPrepare(t *testing.T) {
 // TestConcurrentSubmitters: the budget holds to the event, whoever submits.
 func TestConcurrentSubmitters(t *testing.T) {
 	const submitters, each, gas = 24, 20, 200
-	g := open(t, setup{types: []topology.Type{{Pattern: "ticket.*", Gas: gas, Breadth: 1 << 20}}})
+	g := open(t, setup{types: []topology.Type{{Pattern: "ticket.*", Gas: gas, Breadth: topology.MaxBreadth}}})
 	root, _ := g.root("r", "a")
 	var accepted, refused, duplicates atomic.Int64
 	var wg sync.WaitGroup

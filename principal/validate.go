@@ -23,8 +23,8 @@ const (
 func Validate(p headgate.Principal) error {
 	var problems []string
 	add := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	if !validName(p.Name) {
-		add("name: %q, want 1 to %d of a-z, 0-9, '.', '_', '-', beginning with a letter or digit", clip(p.Name), maxName)
+	if !ValidName(p.Name) {
+		add("name: %q, want %s", clip(p.Name), NameForm)
 	}
 	switch p.Kind {
 	case headgate.KindHuman, headgate.KindAgent, headgate.KindSystem:
@@ -75,7 +75,11 @@ func Validate(p headgate.Principal) error {
 	return headgate.NewError(headgate.CodeInvalidArgument, "%s", strings.Join(problems, "; "))
 }
 
-func validName(s string) bool {
+// NameForm says in errors what [ValidName] takes.
+const NameForm = "1 to 63 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit"
+
+// ValidName reports whether s may name a principal.
+func ValidName(s string) bool {
 	if s == "" || len(s) > maxName {
 		return false
 	}

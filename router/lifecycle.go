@@ -20,7 +20,7 @@ func (r *Router) startSub(c contexts, row store.Subscription, unclean bool) (*su
 	if err := json.Unmarshal(row.Spec, &spec); err != nil {
 		return nil, headgate.NewError(headgate.CodeInternal, "the stored subscription %s is unreadable: %v", row.Name, err)
 	}
-	p, bad := spec.compile()
+	p, bad := spec.compile(r.defaults)
 	p.decode = r.json
 	if len(bad) > 0 {
 		return nil, headgate.NewError(headgate.CodeInternal, "the stored subscription %s is invalid: %s", row.Name, strings.Join(bad, "; "))

@@ -35,6 +35,8 @@ type Config struct {
 	Leases *lease.Service
 	// Principals looks the principal of a subscription up.
 	Principals Principals
+	// Defaults are the limits of subscriptions that name none.
+	Defaults Defaults
 	// JSON returns the data of an event in Avro as JSON, for the expressions of
 	// subscriptions. Nil: to them it is bytes.
 	JSON     func(*headgate.Event) ([]byte, error)
@@ -70,6 +72,7 @@ type Router struct {
 	principals Principals
 	quarantine *quarantine.Quarantine
 	leases     *lease.Service
+	defaults   Defaults
 	json       func(*headgate.Event) ([]byte, error)
 	observer   *headgate.Observer
 	log        *slog.Logger
@@ -130,8 +133,11 @@ func New(cfg Config) (*Router, error) {
 	if cfg.Buffer < 0 || cfg.Buffer > dispatchSpan/4 || cfg.TokenLife < 0 || cfg.Drain < 0 {
 		return nil, headgate.NewError(headgate.CodeInvalidConfig, "router: Buffer must be 0 to %d, TokenLife and Drain not negative", dispatchSpan/4)
 	}
+	if err := cfg.Defaults.Validate(); err != nil {
+		return nil, err
+	}
 	r := &Router{
-		store: cfg.Store, broker: cfg.Broker, streamsFor: cfg.Topology.StreamsFor, streams: cfg.Topology.Streams, principals: cfg.Principals,
+		store: cfg.Store, defaults: cfg.Defaults, broker: cfg.Broker, streamsFor: cfg.Topology.StreamsFor, streams: cfg.Topology.Streams, principals: cfg.Principals,
 		quarantine: cfg.Quarantine, leases: cfg.Leases, json: cfg.JSON, observer: cfg.Observer, log: cfg.Log, now: cfg.Now, random: cfg.Random,
 		buffer: cfg.Buffer, tokenLife: cfg.TokenLife, drain: cfg.Drain,
 		prepare: cfg.Perimeter.Prepare, mint: cfg.Causal.Mint, causeOf: cfg.Causal.CauseOf,

@@ -2,6 +2,7 @@ package router
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -75,11 +76,12 @@ type Spec struct {
 	MaxBlock Duration `json:"max_block,omitempty"`
 	// Concurrency bounds the deliveries in flight; default 64.
 	Concurrency int `json:"concurrency,omitempty"`
-	// Attempts is how often an event is tried before it is parked; default 8.
+	// Attempts is how often an event is tried before it is parked; by default the
+	// node's defaults.attempts, 8.
 	Attempts int `json:"attempts,omitempty"`
 	// Backoff is "MIN..MAX", the range of the delay before a retry: it doubles
 	// with every attempt, and each delay is drawn between half of it and all
-	// of it. Default 1s..10m.
+	// of it. By default the node's defaults.backoff, 1s..10m.
 	Backoff string `json:"backoff,omitempty"`
 	// Claim is how long a consumer has for one attempt; default 30s. A claim
 	// that runs out is a failed attempt.
@@ -103,6 +105,25 @@ type Spec struct {
 	// progress, once nobody has pulled from it for so long. It is for consumers
 	// that may die without a word. 0: it is kept.
 	Inactive Duration `json:"inactive,omitempty"`
+}
+
+// Defaults are the limits of subscriptions that name none. They are looked up
+// when a subscription runs and are not stored with it, so that it follows them.
+// Zero fields mean DefaultAttempts and DefaultBackoff.
+type Defaults struct {
+	Attempts int
+	Backoff  string // MIN..MAX
+}
+
+// Validate reports the first problem, as invalid_config.
+func (d Defaults) Validate() error {
+	if d.Attempts < 0 || d.Attempts > maxAttempts {
+		return headgate.NewError(headgate.CodeInvalidConfig, "attempts: %d, want 1 to %d", d.Attempts, maxAttempts)
+	}
+	if _, _, err := parseBackoff(cmp.Or(d.Backoff, DefaultBackoff)); err != nil {
+		return headgate.NewError(headgate.CodeInvalidConfig, "backoff: %s", err)
+	}
+	return nil
 }
 
 // Deliver says how deliveries leave; exactly one field is set (pull by default).
@@ -190,7 +211,7 @@ type plan struct {
 func (p *plan) scope(e *headgate.Event) *condition.Scope { return condition.OverDecoded(e, p.decode) }
 
 // compile checks the specification and returns every problem at once.
-func (s Spec) compile() (*plan, []string) {
+func (s Spec) compile(d Defaults) (*plan, []string) {
 	p := &plan{Spec: s}
 	var bad []string
 	say := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
@@ -228,10 +249,8 @@ func (s Spec) compile() (*plan, []string) {
 		say("inactive: only for delivery by pull")
 	}
 	p.Concurrency = number(say, "concurrency", s.Concurrency, DefaultConcurrency, maxConcurrency)
-	p.Attempts = number(say, "attempts", s.Attempts, DefaultAttempts, maxAttempts)
-	if p.Backoff == "" {
-		p.Backoff = DefaultBackoff
-	}
+	p.Attempts = number(say, "attempts", s.Attempts, cmp.Or(d.Attempts, DefaultAttempts), maxAttempts)
+	p.Backoff = cmp.Or(s.Backoff, d.Backoff, DefaultBackoff)
 	var err error
 	if p.backoffLo, p.backoff, err = parseBackoff(p.Backoff); err != nil {
 		say("backoff: %s", err)
@@ -249,7 +268,7 @@ func (s Spec) compile() (*plan, []string) {
 // invalid_argument, as far as it can be told without a node: neither the
 // principal nor the streams are looked up.
 func (s Spec) Validate() error {
-	p, bad := s.compile()
+	p, bad := s.compile(Defaults{})
 	if bad = append(bad, p.useless()...); len(bad) > 0 {
 		return headgate.NewError(headgate.CodeInvalidArgument, "%s", strings.Join(bad, "; "))
 	}

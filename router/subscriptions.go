@@ -138,7 +138,7 @@ func mayManage(by *headgate.Principal, spec Spec, old Subscription, exists bool)
 
 // check reports every problem of a specification at once.
 func (r *Router) check(ctx context.Context, name string, spec Spec) error {
-	p, bad := spec.compile()
+	p, bad := spec.compile(r.defaults)
 	bad = append(bad, p.useless()...)
 	if !ValidName(name) {
 		bad = append(bad, "name: want 1 to 100 letters, digits, \".\", \"_\" or \"-\", starting with a letter or digit")

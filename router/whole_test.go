@@ -42,7 +42,7 @@ func newWhole(t *testing.T, ttl, gas int) *whole {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := topology.New([]topology.Stream{{Name: "events", Partitions: 2}}, nil, topology.Defaults{TTL: ttl, Gas: gas, Repeats: 1000})
+	table, err := topology.New([]topology.Stream{{Name: "events", Partitions: 2}}, nil, topology.Defaults{TTL: ttl, Gas: gas, Repeats: topology.MaxRepeats})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestParseSpec(t *testing.T) {
 
 // TestBackoff: doubling, capped, jittered within its upper half, never zero.
 func TestBackoff(t *testing.T) {
-	p, bad := Spec{Types: []string{"a"}, Backoff: "1s..10s"}.compile()
+	p, bad := Spec{Types: []string{"a"}, Backoff: "1s..10s"}.compile(Defaults{})
 	if len(bad) > 0 {
 		t.Fatal(bad)
 	}

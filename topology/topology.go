@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -33,7 +34,7 @@ type Stream struct {
 	Name       string
 	Types      []string      // type patterns; a type belongs to the stream with the most specific one
 	Partitions int           // default broker.DefaultPartitions
-	Retain     time.Duration // default 7 days
+	Retain     time.Duration // default Defaults.Retain
 	NoIndex    bool          // leave its events out of the index (bulk streams)
 }
 
@@ -52,10 +53,12 @@ type Type struct {
 	Expire     time.Duration     // upper bound for expirytime, and its default; 0 means none
 }
 
-// Defaults are the limits of types that declare none. Zero fields mean
-// TTL 16, Gas 1000, Breadth 64, Repeats 4, PayloadMax 512 KiB.
+// Defaults are the limits of types and streams that declare none, the default
+// stream too. Zero fields mean TTL 16, Gas 1000, Breadth 64, Repeats 4,
+// PayloadMax 512 KiB, Retain 7 days.
 type Defaults struct {
 	TTL, Gas, Breadth, Repeats, PayloadMax int
+	Retain                                 time.Duration
 }
 
 // Resolved is a type with every default filled in. It is shared: do not
@@ -85,17 +88,17 @@ type declared struct {
 	keyOf, fenceOf *condition.Value
 }
 
-// New builds a table. The error lists every problem at once; its code is
-// invalid_config.
+// New builds a table. The error lists every problem at once (see [Faults]);
+// its code is invalid_config.
 func New(streams []Stream, types []Type, d Defaults) (*Table, error) {
 	var p problems
 	t := &Table{
 		defaults: p.defaults(d), owners: map[string]string{},
 		types: make(map[string]*declared, len(types)), exact: map[string]*Resolved{},
 	}
-	t.streams = p.streams(streams, t.owners)
-	for i, typ := range types {
-		keyOf, fenceOf := p.typ(i, typ, t.types)
+	t.streams = p.streams(streams, t.owners, t.defaults.Retain)
+	for _, typ := range types {
+		keyOf, fenceOf := p.typ(typ, t.types)
 		t.types[typ.Pattern] = &declared{typ, keyOf, fenceOf}
 	}
 	if err := p.err(); err != nil {
@@ -144,11 +147,11 @@ func (t *Table) resolve(eventType string) *Resolved {
 	} else {
 		r.Pattern = eventType
 	}
-	r.TTL = withDefault(r.TTL, t.defaults.TTL)
-	r.Gas = withDefault(r.Gas, t.defaults.Gas)
-	r.Breadth = withDefault(r.Breadth, t.defaults.Breadth)
-	r.Repeats = withDefault(r.Repeats, t.defaults.Repeats)
-	r.PayloadMax = withDefault(r.PayloadMax, t.defaults.PayloadMax)
+	r.TTL = cmp.Or(r.TTL, t.defaults.TTL)
+	r.Gas = cmp.Or(r.Gas, t.defaults.Gas)
+	r.Breadth = cmp.Or(r.Breadth, t.defaults.Breadth)
+	r.Repeats = cmp.Or(r.Repeats, t.defaults.Repeats)
+	r.PayloadMax = cmp.Or(r.PayloadMax, t.defaults.PayloadMax)
 	if r.Contract == "" {
 		r.Contract = eventType
 	}
@@ -228,18 +231,9 @@ func (t *Table) RetainOf(patterns []string) time.Duration {
 	return longest
 }
 
-func withDefault(n, otherwise int) int {
-	if n == 0 {
-		return otherwise
-	}
-	return n
-}
-
-func (s Stream) withDefaults() Stream {
+func (s Stream) withDefaults(retain time.Duration) Stream {
 	s.Types = slices.Clone(s.Types)
-	s.Partitions = withDefault(s.Partitions, broker.DefaultPartitions)
-	if s.Retain == 0 {
-		s.Retain = DefaultRetain
-	}
+	s.Partitions = cmp.Or(s.Partitions, broker.DefaultPartitions)
+	s.Retain = cmp.Or(s.Retain, retain)
 	return s
 }

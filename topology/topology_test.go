@@ -193,14 +193,48 @@ func TestEveryProblemIsReported(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	for _, want := range []string{
-		`defaults: ttl -1`, `streams[0] "Bad Name": a name is`, `streams[1] "empty": types is empty`, `"x y" is not a type`,
-		`"b.*" is already taken by the stream "two"`, `partitions 257`, `retain -1ns`, `streams[3] "two": the name is taken`, `"a" is already taken by the stream "Bad Name"`,
-		`types[0] "*.x": not a type`, `ttl 1001`, `gas -1`, `breadth -1`, `repeats -1`, `payload_max -1`, `types[1] "a": key: column 6`,
-		`contract "a b"`, `origin "martian"`, `expire -1ns`, `types[2] "a": declared twice`, `types[2] "a": key: column 1`,
+		`defaults: ttl: -1`, `streams "Bad Name": a name is`, `streams "empty": types: is empty`, `"x y" is not a type`,
+		`"b.*" is already taken by the stream "two"`, `partitions: 257`, `retain: -1ns`, `streams "two": the name is taken`, `"a" is already taken by the stream "Bad Name"`,
+		`types "*.x": not a type`, `ttl: 1001`, `gas: -1`, `breadth: -1`, `repeats: -1`, `payload_max: -1`, `types "a": key: column 6`,
+		`contract: "a b"`, `origins: "martian"`, `expire: -1ns`, `types "a": declared twice`, `types "a": key: column 1`,
 	} {
 		if !strings.Contains(e.Detail, want) {
 			t.Errorf("%q is missing in: %s", want, e.Detail)
 		}
+	}
+}
+
+// TestBounds: the largest of each limit is taken, one more is not, in defaults as
+// in types and streams.
+func TestBounds(t *testing.T) {
+	largest := topology.Defaults{
+		TTL: topology.MaxTTL, Gas: topology.MaxGas, Breadth: topology.MaxBreadth, Repeats: topology.MaxRepeats, PayloadMax: topology.MaxPayload,
+		Retain: topology.MaxRetain,
+	}
+	over := largest
+	over.TTL++
+	over.Gas++
+	over.Breadth++
+	over.Repeats++
+	over.PayloadMax++
+	over.Retain++
+	settings := func(d topology.Defaults) (got []string) {
+		typ := topology.Type{Pattern: "a", TTL: d.TTL, Gas: d.Gas, Breadth: d.Breadth, Repeats: d.Repeats, PayloadMax: d.PayloadMax, Expire: topology.MaxExpire + d.Retain - topology.MaxRetain}
+		_, err := topology.New([]topology.Stream{{Name: "events", Retain: d.Retain}}, []topology.Type{typ}, d)
+		for _, f := range topology.Faults(err) {
+			got = append(got, f.In+"."+f.Setting)
+		}
+		return got
+	}
+	if got := settings(largest); got != nil {
+		t.Errorf("refused: %q", got)
+	}
+	want := []string{
+		"defaults.ttl", "defaults.gas", "defaults.breadth", "defaults.repeats", "defaults.payload_max", "defaults.retain", "streams.retain",
+		"types.ttl", "types.gas", "types.breadth", "types.repeats", "types.payload_max", "types.expire",
+	}
+	if diff := cmp.Diff(want, settings(over)); diff != "" {
+		t.Error(diff)
 	}
 }
 

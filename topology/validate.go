@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,17 +13,66 @@ import (
 	"github.com/headgate/headgate/internal/resource"
 )
 
-// MaxPartitions bounds the partitions of one stream.
-const MaxPartitions = 256
+// Bounds of what may be declared. Beyond them a limit limits nothing, and spans
+// of time overflow where they are added.
+const (
+	MaxPartitions = 256
+	MaxTTL        = 64
+	MaxGas        = 1_000_000_000
+	MaxBreadth    = 1_000_000
+	MaxRepeats    = 64
+	// MaxPayload bounds every PayloadMax, so that an event fits a broker message.
+	MaxPayload = 6 << 20
+	MaxRetain  = 50 * 365 * 24 * time.Hour
+	MaxExpire  = 10 * 365 * 24 * time.Hour
+)
 
-// MaxHops bounds the TTL of a type: a deeper tree is no design.
-const MaxHops = 1000
+// Fault is one thing wrong with a declaration.
+type Fault struct {
+	In      string // "defaults", "streams" or "types"
+	Name    string // of the stream, or the type's pattern; empty in defaults
+	Setting string // such as "retain"; empty: the declaration itself
+	What    string
+}
+
+// Error returns the place and what is wrong there.
+func (f *Fault) Error() string {
+	at := f.In
+	if f.In != "defaults" {
+		at += fmt.Sprintf(" %q", f.Name)
+	}
+	if f.Setting != "" {
+		at += ": " + f.Setting
+	}
+	return at + ": " + f.What
+}
+
+// faults are all that is wrong with declarations, as one error.
+type faults []*Fault
+
+func (f faults) Error() string {
+	texts := make([]string, len(f))
+	for i := range f {
+		texts[i] = f[i].Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Faults returns what an error of [New] reports.
+func Faults(err error) []*Fault {
+	var all faults
+	errors.As(err, &all)
+	return all
+}
 
 // problems collects what is wrong with a declaration.
-type problems struct{ found []error }
+type problems struct{ found faults }
 
-func (p *problems) add(format string, args ...any) {
-	p.found = append(p.found, fmt.Errorf(format, args...))
+// at returns what adds faults of one declaration.
+func (p *problems) at(in, name string) func(setting, format string, args ...any) {
+	return func(setting, format string, args ...any) {
+		p.found = append(p.found, &Fault{In: in, Name: name, Setting: setting, What: fmt.Sprintf(format, args...)})
+	}
 }
 
 // err returns all problems as one error, or nil.
@@ -30,76 +80,79 @@ func (p *problems) err() error {
 	if len(p.found) == 0 {
 		return nil
 	}
-	texts := make([]string, len(p.found))
-	for i, f := range p.found {
-		texts[i] = f.Error()
-	}
-	return &headgate.Error{Code: headgate.CodeInvalidConfig, Detail: strings.Join(texts, "; "), Err: errors.Join(p.found...)}
+	return &headgate.Error{Code: headgate.CodeInvalidConfig, Detail: p.found.Error(), Err: p.found}
 }
 
 func (p *problems) defaults(d Defaults) Defaults {
-	p.limits("defaults", d.TTL, d.Gas, d.Breadth, d.Repeats, d.PayloadMax)
+	add := p.at("defaults", "")
+	limits(add, d.TTL, d.Gas, d.Breadth, d.Repeats, d.PayloadMax)
+	retain(add, d.Retain)
 	return Defaults{
-		TTL:        withDefault(d.TTL, DefaultTTL),
-		Gas:        withDefault(d.Gas, DefaultGas),
-		Breadth:    withDefault(d.Breadth, DefaultBreadth),
-		Repeats:    withDefault(d.Repeats, DefaultRepeats),
-		PayloadMax: withDefault(d.PayloadMax, DefaultPayloadMax),
+		TTL:        cmp.Or(d.TTL, DefaultTTL),
+		Gas:        cmp.Or(d.Gas, DefaultGas),
+		Breadth:    cmp.Or(d.Breadth, DefaultBreadth),
+		Repeats:    cmp.Or(d.Repeats, DefaultRepeats),
+		PayloadMax: cmp.Or(d.PayloadMax, DefaultPayloadMax),
+		Retain:     cmp.Or(d.Retain, DefaultRetain),
 	}
 }
 
-func (p *problems) limits(where string, ttl, gas, breadth, repeats, payloadMax int) {
-	if ttl < 0 || ttl > MaxHops {
-		p.add("%s: ttl %d is not from 1 to %d", where, ttl, MaxHops)
-	}
+func limits(add func(setting, format string, args ...any), ttl, gas, breadth, repeats, payloadMax int) {
 	for _, l := range [...]struct {
-		name  string
-		value int
-	}{{"gas", gas}, {"breadth", breadth}, {"repeats", repeats}, {"payload_max", payloadMax}} {
-		if l.value < 0 {
-			p.add("%s: %s %d is negative", where, l.name, l.value)
+		name       string
+		value, max int
+	}{{"ttl", ttl, MaxTTL}, {"gas", gas, MaxGas}, {"breadth", breadth, MaxBreadth}, {"repeats", repeats, MaxRepeats}} {
+		if l.value < 0 || l.value > l.max {
+			add(l.name, "%d, want 1 to %d", l.value, l.max)
 		}
+	}
+	if payloadMax < 0 || payloadMax > MaxPayload {
+		add("payload_max", "%d bytes, want at most 6MiB", payloadMax)
+	}
+}
+
+func retain(add func(setting, format string, args ...any), d time.Duration) {
+	if d < 0 || d > MaxRetain {
+		add("retain", "%s, want at most 18250d, which is 50 years", d)
 	}
 }
 
 // streams checks the declared streams, fills in the defaults and notes who owns
 // which pattern. The default stream is added unless it was declared.
-func (p *problems) streams(declared []Stream, owners map[string]string) []Stream {
+func (p *problems) streams(declared []Stream, owners map[string]string, keep time.Duration) []Stream {
 	var all []Stream
 	names := map[string]bool{}
-	for i, s := range declared {
-		where := fmt.Sprintf("streams[%d] %q", i, s.Name)
+	for _, s := range declared {
+		add := p.at("streams", s.Name)
 		if !validStreamName(s.Name) {
-			p.add("%s: a name is 1 to 63 of a–z, 0–9, \"-\" and \"_\", starting with a letter or digit", where)
+			add("", "a name is 1 to 63 of a–z, 0–9, \"-\" and \"_\", starting with a letter or digit")
 		}
 		if names[s.Name] {
-			p.add("%s: the name is taken", where)
+			add("", "the name is taken")
 		}
 		names[s.Name] = true
 		if len(s.Types) == 0 && s.Name != DefaultStream {
-			p.add("%s: types is empty, so nothing can reach the stream", where)
+			add("types", "is empty, so nothing can reach the stream")
 		}
 		if s.Partitions < 0 || s.Partitions > MaxPartitions {
-			p.add("%s: partitions %d is not from 1 to %d", where, s.Partitions, MaxPartitions)
+			add("partitions", "%d, want 1 to %d", s.Partitions, MaxPartitions)
 		}
-		if s.Retain < 0 {
-			p.add("%s: retain %s is negative", where, s.Retain)
-		}
+		retain(add, s.Retain)
 		for _, pattern := range s.Types {
 			owner, taken := owners[pattern]
 			switch {
 			case !headgate.ValidPattern(pattern):
-				p.add("%s: %q is not a type, \"prefix.*\" or \"*\"", where, pattern)
+				add("types", "%q is not a type, \"prefix.*\" or \"*\"", pattern)
 			case taken:
-				p.add("%s: %q is already taken by the stream %q", where, pattern, owner)
+				add("types", "%q is already taken by the stream %q", pattern, owner)
 			default:
 				owners[pattern] = s.Name
 			}
 		}
-		all = append(all, s.withDefaults())
+		all = append(all, s.withDefaults(keep))
 	}
 	if !names[DefaultStream] {
-		all = append(all, Stream{Name: DefaultStream}.withDefaults())
+		all = append(all, Stream{Name: DefaultStream}.withDefaults(keep))
 	}
 	return all
 }
@@ -115,37 +168,37 @@ func validStreamName(s string) bool {
 }
 
 // typ checks one declared type and compiles its key and its fence.
-func (p *problems) typ(i int, t Type, before map[string]*declared) (keyOf, fenceOf *condition.Value) {
-	where := fmt.Sprintf("types[%d] %q", i, t.Pattern)
+func (p *problems) typ(t Type, before map[string]*declared) (keyOf, fenceOf *condition.Value) {
+	add := p.at("types", t.Pattern)
 	if !headgate.ValidPattern(t.Pattern) {
-		p.add("%s: not a type, \"prefix.*\" or \"*\"", where)
+		add("", "not a type, \"prefix.*\" or \"*\"")
 	}
 	if _, twice := before[t.Pattern]; twice {
-		p.add("%s: declared twice", where)
+		add("", "declared twice")
 	}
-	p.limits(where, t.TTL, t.Gas, t.Breadth, t.Repeats, t.PayloadMax)
+	limits(add, t.TTL, t.Gas, t.Breadth, t.Repeats, t.PayloadMax)
 	if t.Contract != "" && !headgate.ValidType(t.Contract) {
-		p.add("%s: contract %q is not the name of a subject", where, t.Contract)
+		add("contract", "%q is not the name of a subject", t.Contract)
 	}
 	for _, o := range t.Origins {
 		if !slices.Contains(origins(), o) {
-			p.add("%s: origin %q is not one of human, agent, system, timer, webhook, change", where, o)
+			add("origins", "%q is not one of human, agent, system, timer, webhook, change", o)
 		}
 	}
-	if t.Expire < 0 || t.Expire > 0 && t.Expire < time.Millisecond {
-		p.add("%s: expire %s is not a positive duration of a millisecond or more", where, t.Expire)
+	if t.Expire < 0 || t.Expire > 0 && t.Expire < time.Millisecond || t.Expire > MaxExpire {
+		add("expire", "%s, want 1ms to 3650d, which is 10 years", t.Expire)
 	}
 	var err error
 	if t.Key != "" {
 		if keyOf, err = condition.CompileValue(t.Key); err != nil {
-			p.add("%s: key: %s", where, headgate.AsError(err).Detail)
+			add("key", "%s", headgate.AsError(err).Detail)
 		}
 	}
 	if t.Fence != "" {
 		if fenceOf, err = condition.CompileTemplate(t.Fence); err != nil {
-			p.add("%s: fence: %s", where, headgate.AsError(err).Detail)
+			add("fence", "%s", headgate.AsError(err).Detail)
 		} else if fault := resource.TemplateFault(fenceOf); fault != "" {
-			p.add("%s: fence: %s", where, fault)
+			add("fence", "%s", fault)
 		}
 	}
 	return keyOf, fenceOf

@@ -90,6 +90,9 @@ var faulty = []struct{ name, config, says string }{
 	{"a principal that cannot be called so", "principals: [{name: 'a b', kind: system}]", "principal"},
 	{"a subscription to what its principal may not hear", "principals: [{name: p, kind: system, listen: [a.b]}]\nsubscriptions: {s: {types: [c.d], as: p}}", "may not listen"},
 	{"a subscription that cannot be called so", "principals: [{name: p, kind: system, listen: ['*']}]\nsubscriptions: {'a b': {types: [c.d], as: p}}", "name"},
+	{"a subscription that cannot be called so, of a principal that only a store could know", "subscriptions: {'a b': {types: [c.d], as: other}}", "name"},
+	{"a principal that no store could know", "subscriptions: {s: {types: [c.d], as: 'Not A Name'}}", "subscriptions.s.as"},
+	{"a backoff that is none", "defaults: {backoff: hello}", "defaults.backoff"},
 	{"a partition that is none", "principals: [{name: p, kind: system, listen: ['*']}]\nstreams: {x: {types: ['c.*'], partitions: 2}}\nsubscriptions: {s: {types: [c.d], as: p, from: 'x/7:1'}}", "partition"},
 	{"a stream that no type is in", "principals: [{name: p, kind: system, listen: ['*']}]\nsubscriptions: {s: {types: [c.d], as: p, from: 'elsewhere/0:1'}}", "elsewhere"},
 	{"a stream that cannot be called so", "streams: {'a b': {types: ['c.*']}}", "streams"},
@@ -192,7 +195,7 @@ broker: {url: 'nats://h', credentials: '/nowhere/AGREE_ABSENT2'}
 principals: [{name: p, kind: system, token: 'env:AGREE_ABSENT3'}]
 leases: {seal: {a: {url: 'env:AGREE_ABSENT4'}}}
 outbox: [{name: o, url: 'file:/nowhere/AGREE_ABSENT5'}]
-subscriptions: {s: {types: [a.b], as: AGREE_ABSENT6}}
+subscriptions: {s: {types: [a.b], as: agree_absent6}}
 `
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
@@ -201,8 +204,8 @@ subscriptions: {s: {types: [a.b], as: AGREE_ABSENT6}}
 	if code := run(t.Context(), []string{"check", file}, streams{in: strings.NewReader(""), out: &out, err: &errs}); code != exitOK {
 		t.Fatalf("check ends with %d: %s", code, errs.String())
 	}
-	for _, name := range []string{"ABSENT1", "ABSENT2", "ABSENT3", "ABSENT4", "ABSENT5", "ABSENT6"} {
-		if !strings.Contains(out.String(), "AGREE_"+name) {
+	for _, name := range []string{"AGREE_ABSENT1", "AGREE_ABSENT2", "AGREE_ABSENT3", "AGREE_ABSENT4", "AGREE_ABSENT5", "agree_absent6"} {
+		if !strings.Contains(out.String(), name) {
 			t.Errorf("check does not say that %s was not checked:\n%s", name, out.String())
 		}
 	}

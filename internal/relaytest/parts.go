@@ -34,7 +34,7 @@ type parts struct {
 // causal engine.
 func assemble(ctx context.Context, st store.Store, br broker.Broker, now func() time.Time) (*parts, error) {
 	p := &parts{Store: st, Broker: br}
-	top, err := topology.New(nil, nil, topology.Defaults{Gas: 1 << 20, Breadth: 1 << 20})
+	top, err := topology.New(nil, nil, topology.Defaults{Gas: 1 << 20, Breadth: topology.MaxBreadth})
 	if err != nil {
 		return nil, err
 	}

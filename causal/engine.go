@@ -75,6 +75,9 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if cfg.Store == nil {
 		return nil, headgate.NewError(headgate.CodeInvalidConfig, "causal: Store is required")
 	}
+	if cfg.TokenLife < 0 || cfg.KeyLife < 0 || cfg.RootLife < 0 {
+		return nil, headgate.NewError(headgate.CodeInvalidConfig, "causal: TokenLife, KeyLife and RootLife must not be negative")
+	}
 	cfg = cfg.withDefaults()
 	e := &Engine{
 		cfg:     cfg,
@@ -107,13 +110,13 @@ func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	if c.TokenLife <= 0 {
+	if c.TokenLife == 0 {
 		c.TokenLife = time.Hour
 	}
-	if c.KeyLife <= 0 {
+	if c.KeyLife == 0 {
 		c.KeyLife = 24 * time.Hour
 	}
-	if c.RootLife <= 0 {
+	if c.RootLife == 0 {
 		c.RootLife = 30 * 24 * time.Hour
 	}
 	if !(c.RootRate.Rate > 0) { // NaN too
@@ -188,7 +191,7 @@ func (e *Engine) prune(ctx context.Context, now time.Time) error {
 		n := 0
 		err := e.cfg.Store.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
 			var err error
-			n, err = tx.Gas.Prune(ctx, now.Add(-2*e.cfg.RootLife), pruneAtOnce)
+			n, err = tx.Gas.Prune(ctx, now.Add(-e.cfg.RootLife).Add(-e.cfg.RootLife), pruneAtOnce)
 			return err
 		})
 		if err != nil || n < pruneAtOnce {

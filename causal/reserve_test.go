@@ -392,3 +392,14 @@ func TestUnavailable(t *testing.T) {
 	s.before = nil
 	admit(t, e, Request{Principal: alice, Type: "b", EventID: "x", Causes: []*Cause{c}})
 }
+
+// TestNegativeLivesAreRefused: a sum of retentions that overflowed is no life,
+// and not the default either.
+func TestNegativeLivesAreRefused(t *testing.T) {
+	for _, cfg := range []Config{{RootLife: -1}, {TokenLife: -1}, {KeyLife: -1}} {
+		cfg.Store = newMemStore()
+		if _, err := Open(t.Context(), cfg); headgate.CodeOf(err) != headgate.CodeInvalidConfig {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+}

@@ -117,6 +117,20 @@ func (l *Loaded) trial() (t *Loaded, left []string) {
 		}
 	}
 	c.Outbox = slices.DeleteFunc(slices.Clone(l.Outbox), func(o Outbox) bool { return absent("outbox "+o.Name+": url", o.URL) })
+	unknown := func(where, name string) {
+		left = append(left, fmt.Sprintf("%s: the principal %s is not declared here; whether the store has it was not checked", where, name))
+	}
+	for i, o := range l.Outbox {
+		at := fmt.Sprintf("outbox[%d]", i)
+		if o.Principal != "" && !declared[o.Principal] {
+			unknown(at+".principal", o.Principal)
+		}
+		for _, role := range slices.Sorted(maps.Keys(o.Roles)) {
+			if !declared[o.Roles[role]] {
+				unknown(joinPath(at+".roles", role), o.Roles[role])
+			}
+		}
+	}
 	c.Subscriptions = maps.Clone(l.Subscriptions)
 	for _, name := range slices.Sorted(maps.Keys(l.Subscriptions)) {
 		if as := l.subscriptionSpec(name).As; !declared[as] {

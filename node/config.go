@@ -220,7 +220,7 @@ type SealTarget struct {
 
 // Quarantine says how long and how much is kept.
 type Quarantine struct {
-	// Retain is how long records are kept; default 14d.
+	// Retain is how long records are kept; default 14d, at most 18250d.
 	Retain Duration `yaml:"retain"`
 	// RefusalQuota is how many refusals are kept per principal and hour;
 	// default 1000. Beyond it they are counted and sampled.
@@ -240,7 +240,8 @@ type Outbox struct {
 	// Roles maps PostgreSQL roles to the principals that they write as. A role
 	// that is not listed writes as the principal of its own name.
 	Roles map[string]string `yaml:"roles"`
-	// Retain is how long rows stay in the outbox once published; default 1d.
+	// Retain is how long rows stay in the outbox once published; default 1d,
+	// at most 18250d.
 	Retain Duration `yaml:"retain"`
 	// WALBudget is how much log the relay may make PostgreSQL keep; default
 	// 4GiB. Beyond it the rows are read from the table.
@@ -249,11 +250,12 @@ type Outbox struct {
 
 // Limits bound what the HTTP API takes at once.
 type Limits struct {
-	// InFlight is the number of request bytes held at once; default 256MiB.
+	// InFlight is the number of request bytes held at once; default 256MiB, at
+	// least 16MiB.
 	InFlight Size `yaml:"in_flight"`
 	// Connections open at once; default 4096.
 	Connections int `yaml:"connections"`
-	// Body is the largest bulk body; default 256MiB, streamed.
+	// Body is the largest bulk body; default 256MiB, streamed; at least 1MiB.
 	Body Size `yaml:"body"`
 }
 

@@ -123,6 +123,29 @@ var refused = []struct{ text, says string }{
 	{"defaults: {backoff: '-1s..1s'}", "1:21: defaults.backoff: "},
 	{`defaults: {backoff: "1s..\0"}`, "1:21: defaults.backoff: "},
 	{"defaults: {attempts: 1001}", "1:22: defaults.attempts: 1001, want 1 to 1000"},
+	{"limits: {in_flight: 1}", "1:21: limits.in_flight: want at least 16MiB"},
+	{"limits: {body: 1}", "1:16: limits.body: want at least 1MiB"},
+	{"defaults: {payload_max: 0.5}", "1:25: defaults.payload_max: size"},
+	{"defaults: {payload_max: 1e-10GiB}", "1:25: defaults.payload_max: size"},
+	{"types:\n  c.d: {payload_max: 0.5}", `2:22: types["c.d"].payload_max: size`},
+	{"types:\n  c.d: {expire: 0.3ns}", `2:17: types["c.d"].expire: duration`},
+	{"defaults: {retain: 2562047h47m}", "1:20: defaults.retain: "},
+	{"quarantine: {retain: 2562047h47m}", "1:22: quarantine.retain: "},
+	{"streams:\n  s: {types: ['c.*'], retain: 2562047h47m}", "2:31: streams.s.retain: "},
+	{"outbox:\n- {name: o, url: 'postgres://u@h/d', retain: 2562047h47m}", "2:46: outbox[0].retain: "},
+	{"types:\n  c.d: {expire: 2562047h47m}", `2:17: types["c.d"].expire: `},
+	{"types:\n  c.d: {gas: 9223372036854775807}", `2:14: types["c.d"].gas: `},
+	{"types:\n  c.d: {breadth: 9223372036854775807}", `2:18: types["c.d"].breadth: `},
+	{"types:\n  c.d: {repeats: 65}", `2:18: types["c.d"].repeats: 65, want 1 to 64`},
+	{"types:\n  c.d: {ttl: 1000}", `2:14: types["c.d"].ttl: 1000, want 1 to 64`},
+	{"defaults: {roots: 1e308/s}", "1:19: defaults.roots: rate"},
+	{"defaults: {roots: 1e-324/h}", "1:19: defaults.roots: rate"},
+	{"principals:\n- {name: p, kind: system, roots: 2000000/s}", "2:34: principals[0].roots: rate"},
+	{"principals:\n- {name: p, kind: system, roots: {rate: 1/s, burst: 10000000}}", "2:53: principals[0].roots.burst: "},
+	{"principals:\n- {name: p, kind: system, roots: {burst: 5}}", "2:34: principals[0].roots: has a burst"},
+	{"principals:\n- {name: p, kind: system, token: 'env:'}", "2:34: principals[0].token: env: needs"},
+	{"store: {driver: postgres, url: 'file:'}", "1:32: store.url: file: needs"},
+	{"leases: {seal: {a: {url: 'env:A=B'}}}", "1:26: leases.seal.a.url: env: needs"},
 	{"subscriptions:\n  'a b': {types: [c.d], as: other}", `2:10: subscriptions["a b"]: the name`},
 	{"subscriptions:\n  s: {types: [c.d], as: Not A Name}", `2:25: subscriptions.s.as: "Not A Name" is not the name`},
 }
@@ -134,5 +157,17 @@ func TestRefusedSettings(t *testing.T) {
 		if len(problems) != 1 || !strings.HasPrefix(problems[0].String(), c.says) {
 			t.Errorf("%s:\n%v, want %s…", c.text, problems, c.says)
 		}
+	}
+}
+
+// TestRootLifeIsPositive: the longest retentions that are taken do not overflow
+// the life of a causal tree, twice which its account is kept.
+func TestRootLifeIsPositive(t *testing.T) {
+	cfg, problems := Parse([]byte("defaults: {retain: 18250d}\nquarantine: {retain: 18250d}"))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	if life, least := cfg.rootLife(), 36500*24*time.Hour; life <= least || 2*life <= life {
+		t.Errorf("a tree lives for %s, want more than %s", life, least)
 	}
 }

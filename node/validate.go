@@ -211,6 +211,23 @@ func (l *Loaded) validateDefaults(p *problems) {
 			p.add(c.path, "want 1 to %d", c.max)
 		}
 	}
+	for path, size := range map[string]struct{ got, min Size }{
+		"limits.in_flight": {l.Limits.InFlight, minInFlight}, "limits.body": {l.Limits.Body, minBody},
+	} {
+		if size.got != 0 && size.got < size.min {
+			least, _ := size.min.MarshalText() // never fails
+			p.add(path, "want at least %s", least)
+		}
+	}
+	spans := map[string]Duration{"quarantine.retain": l.Quarantine.Retain}
+	for i := range l.Outbox {
+		spans[fmt.Sprintf("outbox[%d].retain", i)] = l.Outbox[i].Retain
+	}
+	for path, span := range spans {
+		if time.Duration(span) > topology.MaxRetain {
+			p.add(path, "want at most 18250d, which is 50 years")
+		}
+	}
 	for _, d := range []router.Defaults{{Attempts: l.Defaults.Attempts}, {Backoff: l.Defaults.Backoff}} {
 		if err := d.Validate(); err != nil {
 			setting, what, _ := strings.Cut(detail(err), ": ")
@@ -218,6 +235,13 @@ func (l *Loaded) validateDefaults(p *problems) {
 		}
 	}
 }
+
+// The least of limits that leave the API something to take: two of the largest
+// bodies that are read whole, and a bulk body of one of the longest lines.
+const (
+	minInFlight Size = 16 << 20
+	minBody     Size = 1 << 20
+)
 
 // envelopeRoom is what attributes and header may add to a payload.
 const envelopeRoom = 128 << 10
@@ -264,6 +288,12 @@ func (l *Loaded) validatePrincipals(p *problems) {
 			if fault := resource.PatternFault(pat); fault != "" {
 				p.add(fmt.Sprintf("%s.lease[%d]", path, j), "%q: %s", clip([]byte(pat)), fault)
 			}
+		}
+		if pr.Roots.Burst < 0 || pr.Roots.Burst > principal.MaxRate {
+			p.add(path+".roots.burst", "%d, want 1 to %d", pr.Roots.Burst, principal.MaxRate)
+		}
+		if pr.Roots.Burst != 0 && pr.Roots.Rate == 0 {
+			p.add(path+".roots", "has a burst and no rate, which is no right; name the rate")
 		}
 		if pr.Token != "" && !pr.Token.IsReference() {
 			p.add(path+".token", "holds a secret; write env:NAME or file:PATH instead")

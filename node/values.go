@@ -3,11 +3,12 @@ package node
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/principal"
 )
 
 // UnmarshalText reads "100/s", "6000/m" or "3600/h".
@@ -15,8 +16,8 @@ func (r *Rate) UnmarshalText(text []byte) error {
 	num, unit, ok := strings.Cut(string(text), "/")
 	n, err := strconv.ParseFloat(strings.TrimSpace(num), 64)
 	per := map[string]float64{"s": 1, "m": 60, "h": 3600}[strings.TrimSpace(unit)]
-	if !ok || err != nil || per == 0 || n <= 0 || math.IsInf(n, 0) || math.IsNaN(n) {
-		return fmt.Errorf("rate %q: want NUMBER/s, NUMBER/m or NUMBER/h, above zero", clip(text))
+	if !ok || err != nil || per == 0 || !(n/per > 0) || n/per > principal.MaxRate { // NaN too
+		return fmt.Errorf("rate %q: want NUMBER/s, NUMBER/m or NUMBER/h, above zero and at most %d/s", clip(text), principal.MaxRate)
 	}
 	*r = Rate(n / per)
 	return nil
@@ -34,7 +35,7 @@ func (s *Size) UnmarshalText(text []byte) error {
 	i := strings.LastIndexAny(str, "0123456789.") + 1
 	n, err := strconv.ParseFloat(str[:i], 64)
 	unit, ok := map[string]float64{"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[strings.TrimSpace(str[i:])]
-	if err != nil || !ok || n < 0 || n*unit > 1<<50 {
+	if err != nil || !ok || n < 0 || n*unit > 1<<50 || n > 0 && n*unit < 1 { // a part of a byte would read as 0, which is the default
 		return fmt.Errorf("size %q: want a number of bytes such as 512KiB or 1MiB", clip(text))
 	}
 	*s = Size(n * unit)
@@ -64,7 +65,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 		}
 	}
 	v, err := time.ParseDuration(s)
-	if err != nil || v < 0 {
+	if err != nil || v < 0 || v == 0 && strings.ContainsAny(s, "123456789") { // as in Size
 		return fmt.Errorf("duration %q: want such as 30s, 10m, 12h or 7d", clip(text))
 	}
 	*d = Duration(v)
@@ -95,6 +96,20 @@ func (r Roots) MarshalText() ([]byte, error) {
 		return []byte("none"), nil
 	}
 	return r.Rate.MarshalText()
+}
+
+// UnmarshalText reads a reference or the text itself. A reference to nothing is
+// refused: it is no value of another host either.
+func (s *Secret) UnmarshalText(text []byte) error {
+	kind, at, _ := strings.Cut(string(text), ":")
+	switch {
+	case kind == "env" && (at == "" || strings.ContainsAny(at, "=\x00")):
+		return errors.New("env: needs the name of an environment variable behind it")
+	case kind == "file" && (at == "" || strings.Contains(at, "\x00")):
+		return errors.New("file: needs the path of a file behind it")
+	}
+	*s = Secret(text)
+	return nil
 }
 
 // Resolve returns the value behind the reference: the environment variable of

@@ -14,8 +14,10 @@ import (
 const (
 	maxName     = 63
 	maxPatterns = 1000
-	maxRate     = 1_000_000 // roots a second
 )
+
+// MaxRate bounds the rate and the burst of roots, a second.
+const MaxRate = 1_000_000
 
 // Validate checks a principal and names every problem at once
 // (invalid_argument). Names are 1 to 63 of a–z, 0–9, ".", "_" and "-", and
@@ -59,11 +61,11 @@ func Validate(p headgate.Principal) error {
 			}
 		}
 	}
-	if math.IsNaN(p.Roots.Rate) || p.Roots.Rate < 0 || p.Roots.Rate > maxRate {
-		add("roots.rate: %v, want 0 to %d a second", p.Roots.Rate, maxRate)
+	if math.IsNaN(p.Roots.Rate) || p.Roots.Rate < 0 || p.Roots.Rate > MaxRate {
+		add("roots.rate: %v, want 0 to %d a second", p.Roots.Rate, MaxRate)
 	}
-	if p.Roots.Burst < 0 || p.Roots.Burst > maxRate {
-		add("roots.burst: %d, want 0 to %d", p.Roots.Burst, maxRate)
+	if p.Roots.Burst < 0 || p.Roots.Burst > MaxRate {
+		add("roots.burst: %d, want 0 to %d", p.Roots.Burst, MaxRate)
 	}
 	if len(problems) == 0 {
 		return nil

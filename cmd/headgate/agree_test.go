@@ -194,7 +194,10 @@ func TestCheckNamesWhatIsNotHere(t *testing.T) {
 broker: {url: 'nats://h', credentials: '/nowhere/AGREE_ABSENT2'}
 principals: [{name: p, kind: system, token: 'env:AGREE_ABSENT3'}]
 leases: {seal: {a: {url: 'env:AGREE_ABSENT4'}}}
-outbox: [{name: o, url: 'file:/nowhere/AGREE_ABSENT5'}]
+outbox:
+  - {name: o, url: 'file:/nowhere/AGREE_ABSENT5'}
+  - {name: q, url: 'sqlite:q.db', principal: agree_absent7}
+  - {name: r, url: 'postgres://u@127.0.0.1:1/d', roles: {writer: agree_absent8}}
 subscriptions: {s: {types: [a.b], as: agree_absent6}}
 `
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
@@ -204,7 +207,7 @@ subscriptions: {s: {types: [a.b], as: agree_absent6}}
 	if code := run(t.Context(), []string{"check", file}, streams{in: strings.NewReader(""), out: &out, err: &errs}); code != exitOK {
 		t.Fatalf("check ends with %d: %s", code, errs.String())
 	}
-	for _, name := range []string{"AGREE_ABSENT1", "AGREE_ABSENT2", "AGREE_ABSENT3", "AGREE_ABSENT4", "AGREE_ABSENT5", "agree_absent6"} {
+	for _, name := range []string{"AGREE_ABSENT1", "AGREE_ABSENT2", "AGREE_ABSENT3", "AGREE_ABSENT4", "AGREE_ABSENT5", "agree_absent6", "agree_absent7", "agree_absent8"} {
 		if !strings.Contains(out.String(), name) {
 			t.Errorf("check does not say that %s was not checked:\n%s", name, out.String())
 		}

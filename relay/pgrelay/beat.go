@@ -111,11 +111,18 @@ func (x *session) relieve(ctx context.Context, held, room int64, status string) 
 	return x.advance(ctx)
 }
 
-// advance moves the slot to the present, which a repair makes good.
+// advance moves the slot to the present, which a repair makes good. Nobody else
+// may come to lead while it does, and prove what the slot then has not.
 func (x *session) advance(ctx context.Context) error {
 	x.advanced.Store(true)
-	if _, err := x.sql.Exec(ctx, `SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())`, x.slot); err != nil {
+	tag, err := x.sql.Exec(ctx, `
+		WITH leads AS MATERIALIZED (SELECT slot FROM headgate.relay_state WHERE slot = $1 AND epoch = $2 FOR NO KEY UPDATE)
+		SELECT pg_replication_slot_advance(slot, pg_current_wal_lsn()) FROM leads`, x.slot, x.epoch)
+	if err != nil {
 		return sqlError("advancing the slot", err)
+	}
+	if tag.RowsAffected() == 0 {
+		return errSuperseded
 	}
 	slot, err := readSlot(ctx, x.sql, x.slot)
 	if err != nil {

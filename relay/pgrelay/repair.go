@@ -121,10 +121,27 @@ func (x *session) nextPass(ctx context.Context) (*stretch, error) {
 	if err != nil {
 		return nil, sqlError("reading the outbox", err)
 	}
+	if err := x.harden(ctx); err != nil {
+		return nil, err
+	}
 	if p.since != nil {
 		p.restored = math.MinInt64 // the first repair on this server has read them
 	}
 	return p, nil
+}
+
+// harden returns when all that was seen so far is durable: a commit that need not
+// be (synchronous_commit = off) is seen before it is in the log, and a crash may
+// take it back.
+func (x *session) harden(ctx context.Context) error {
+	tag, err := x.sql.Exec(ctx, `UPDATE headgate.relay_state SET renewed = clock_timestamp() WHERE slot = $1 AND epoch = $2`, x.slot, x.epoch)
+	if err != nil {
+		return sqlError("renewing the lead", err)
+	}
+	if tag.RowsAffected() == 0 {
+		return errSuperseded
+	}
+	return nil
 }
 
 // endPass ends the repair, or leaves it open for writers that have not ended. It

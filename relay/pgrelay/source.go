@@ -169,8 +169,9 @@ func connectSQL(ctx context.Context, url string) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, cfg)
 }
 
-// fixForm settles the form of values, as a connection's own settings do against
-// those of the database and the role.
+// fixForm settles the form of values, and what else a connection's own settings
+// can keep from those of the database and the role: none of them ends a repair
+// that takes long, and rows that the relay may not see are an error.
 func fixForm(params map[string]string) {
 	params["client_encoding"] = "UTF8"
 	params["bytea_output"] = "hex"
@@ -179,6 +180,10 @@ func fixForm(params map[string]string) {
 	params["extra_float_digits"] = "1"
 	params["default_transaction_read_only"] = "off"
 	params["default_transaction_isolation"] = "read committed"
+	for _, limit := range []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"} {
+		params[limit] = "0"
+	}
+	params["row_security"] = "off"
 }
 
 // connectReplication opens a connection that can stream. Poolers cannot hand

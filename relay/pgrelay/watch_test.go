@@ -235,14 +235,7 @@ func TestInstallTwiceAndDryRun(t *testing.T) {
 // The login of the node needs REPLICATION and headgate_relay, and nothing else.
 func TestRelayNeedsNothingButItsRole(t *testing.T) {
 	r := newRig(t, pgtest.URL(t))
-	ctx := context.Background()
-	cfg := r.connect().Config()
-	role := "r" + strings.TrimPrefix(cfg.Database, "t_")
-	r.exec(`CREATE ROLE ` + role + ` LOGIN REPLICATION`)
-	t.Cleanup(func() { pgtest.Exec(t, pgtest.URL(t), `DROP ROLE `+role) })
-	t.Cleanup(func() { pgtest.Exec(t, pgtest.URL(t), `REVOKE headgate_relay FROM `+role) })
-	must(t, pgrelay.Install(ctx, r.db, pgrelay.InstallOptions{Relay: role}))
-	src, err := pgrelay.New(pgrelay.Config{URL: strings.Replace(r.db, cfg.User+"@", role+"@", 1), Beat: 500 * time.Millisecond, Log: r.Log()})
+	src, err := pgrelay.New(pgrelay.Config{URL: r.asRelay().db, Beat: 500 * time.Millisecond, Log: r.Log()})
 	must(t, err)
 	x := r.run(func(c *relay.Config) { c.Source = src })
 	r.emit(1, 10)

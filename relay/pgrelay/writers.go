@@ -37,7 +37,7 @@ type writers struct {
 }
 
 // Whoever writes holds a lock of the table, and one of its own number, until
-// others see what it wrote. Subtransactions have numbers, too; the oldest is the
+// others see what it wrote, and longer. Subtransactions have numbers, too; the oldest is the
 // transaction's.
 const openWriters = `
 	SELECT DISTINCT ON (o.virtualtransaction) t.transactionid::text::bigint
@@ -46,8 +46,13 @@ const openWriters = `
 	  AND (o.relation = 'headgate.outbox'::regclass OR o.relation IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'headgate.outbox'::regclass))
 	ORDER BY o.virtualtransaction, age(t.transactionid) DESC`
 
-const stillOpen = `SELECT transactionid::text::bigint FROM pg_locks
-	WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted AND transactionid::text::bigint = ANY ($1)`
+// A transaction has ended once others see what it wrote: a snapshot says that. Its
+// locks do not, which it holds for a while longer, as long as it has files to
+// remove: a heartbeat of that while sees what it wrote. The upper half of a number
+// is that by which it is nearest to the snapshot's.
+const stillOpen = `
+	SELECT n FROM unnest($1::bigint[]) n, (SELECT s, pg_snapshot_xmax(s)::text::bigint AS most FROM pg_current_snapshot() s) c
+	WHERE NOT pg_visible_in_snapshot((n + ((most - n + 2147483648) >> 32 << 32))::text::xid8, s)`
 
 // openPrefix begins the reason of a repair that waits for writers.
 const openPrefix = "what these transactions wrote is not known to be in the log, and they have not ended: "
@@ -197,7 +202,8 @@ func (w *writers) found(xid uint32) {
 }
 
 // look finds out who has ended. That the log had come to seen before, and until
-// after, is what counts: the order of the statements is.
+// after, is what counts: the order of the statements is. Who is not seen by then
+// is seen by no heartbeat up to seen, since its snapshot was taken before.
 func (x *session) look(ctx context.Context, w *writers) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*x.cfg.Beat)
 	defer cancel()

@@ -30,10 +30,21 @@ func hostileReports() map[string]struct{ schema, payload string } {
 		"values of a large enum":           {`{"items":{"enum":[` + values + `]}}`, `[` + list(60, `"valuee numbr %d"`) + `]`},
 		"many values of a large enum":      {`{"items":{"enum":[` + values + `]}}`, `[` + list(600, `"valuee numbr %d"`) + `]`},
 		"unions of large enums":            {`{"items":{"anyOf":[` + list(5, `{"enum":["a%[1]d",`+strings.ReplaceAll(list(1500, `"value number %d"`), "value", "value of %[1]d,")+`]}`) + `]}}`, `[` + list(600, `"valuee numbr %d"`) + `]`},
+		"unions of enums by type":          {`{"items":` + enumsByType(4500) + `}`, `[` + list(300, `"valuee numbr %d",%[1]d.5`) + `]`},
 		"tags of a large union":            {`{"items":{"oneOf":[` + list(200, `{"type":"object","required":["t"],"properties":{"t":{"const":"tag %d"}}}`) + `]}}`, `[` + list(600, `{"t":"tga %d"}`) + `]`},
 		"objects of many kinds":            {`{"items":{"additionalProperties":false,"properties":{` + properties + `}}}`, `[` + list(60, `{"requird_%d":1}`) + `]`},
 		"branches with names of their own": {`{"items":{"anyOf":[` + list(60, `{"required":["name_%d"],"properties":{"name_%[1]d":{"type":"string"}}}`) + `]}}`, `[` + list(60, `{"nam_%d":1}`) + `]`},
 	}
+}
+
+// enumsByType is a union of enums of strings, two of them of numbers, too: a
+// string is asked of other branches than a number is.
+func enumsByType(values int) string {
+	var of [3]strings.Builder
+	for i := range values {
+		fmt.Fprintf(&of[i%3], `,"value number %d"`, i)
+	}
+	return `{"anyOf":[{"enum":["a"` + of[0].String() + `],"type":"string"},{"enum":[-1` + of[1].String() + `]},{"enum":[-2` + of[2].String() + `]}]}`
 }
 
 // What a refusal of a hostile payload takes is bounded, its report and the
@@ -130,5 +141,43 @@ func TestRepairGivesUpEarly(t *testing.T) {
 	r.propose(v, payload)
 	if looked := d.eval.looked; len(v.Proposals) > 0 || looked > 4*nearCandidates {
 		t.Errorf("%d proposals, %d names looked at", len(v.Proposals), looked)
+	}
+}
+
+// What branches of a union ask for is put together once for each set of them,
+// and kept: not again for each payload whose values ask others in turn.
+func TestMergedWantsAreKept(t *testing.T) {
+	c := compileOK(t, enumsByType(30))
+	var u *union
+	for _, n := range c.prog.nodes {
+		if n.anyOf != nil {
+			u = n.anyOf
+		}
+	}
+	refuse := func() {
+		for _, payload := range []string{`"valuee"`, `7`} {
+			if v, _ := c.Report([]byte(payload)); v == nil {
+				t.Fatal("it is valid")
+			}
+		}
+	}
+	refuse()
+	kept := u.merged.Load()
+	if kept == nil {
+		t.Fatal("nothing is merged")
+	}
+	refuse()
+	if u.merged.Load() != kept {
+		t.Error("it is put together again")
+	}
+	for i := range 2 * maxMerged {
+		u.merge([]wantedSource{{n: c.prog.root, keyword: fmt.Sprint(i)}})
+	}
+	n := 0
+	for m := u.merged.Load(); m != nil; m = m.older {
+		n++
+	}
+	if n != maxMerged {
+		t.Errorf("%d lists are kept", n)
 	}
 }

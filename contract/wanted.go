@@ -204,11 +204,24 @@ func (f *finding) wanted() *wantedList {
 	return &wantedList{}
 }
 
-// mergedWanted is the list of all that the branches of one union ask for at
-// one place.
+// maxMerged bounds the lists that are kept for one union: of which branches
+// a value asks depends on its type, say, and the sender may alternate.
+const maxMerged = 8
+
+// mergedWanted is the list of all that some branches of one union ask for at
+// one place. It does not change once it is stored.
 type mergedWanted struct {
-	from []wantedSource
-	list *wantedList
+	from  []wantedSource
+	list  *wantedList
+	older *mergedWanted
+}
+
+// newest returns what is kept of the newest n.
+func (m *mergedWanted) newest(n int) *mergedWanted {
+	if m == nil || n == 0 {
+		return nil
+	}
+	return &mergedWanted{from: m.from, list: m.list, older: m.older.newest(n - 1)}
 }
 
 // wantedSource is what one branch asks for.
@@ -219,10 +232,13 @@ type wantedSource struct {
 }
 
 // merge returns what the branches of a union ask for. The list is kept for the
-// next payload, too.
+// next value and the next payload, too.
 func (u *union) merge(from []wantedSource) *wantedList {
-	if m := u.merged.Load(); m != nil && slices.Equal(m.from, from) {
-		return m.list
+	kept := u.merged.Load()
+	for m := kept; m != nil; m = m.older {
+		if slices.Equal(m.from, from) {
+			return m.list
+		}
 	}
 	var words []string
 	for _, s := range from {
@@ -230,6 +246,6 @@ func (u *union) merge(from []wantedSource) *wantedList {
 	}
 	slices.Sort(words)
 	list := newWantedList(slices.Compact(words))
-	u.merged.Store(&mergedWanted{from: slices.Clone(from), list: list})
+	u.merged.Store(&mergedWanted{from: slices.Clone(from), list: list, older: kept.newest(maxMerged - 1)})
 	return list
 }

@@ -31,7 +31,7 @@ func Check(ctx context.Context, cfg *Loaded, opts Options) (unchecked []string, 
 	trial, left := cfg.trial()
 	n := &Node{cfg: trial, log: slog.New(slog.DiscardHandler), metrics: telemetry.New(telemetry.Config{Version: buildinfo.String()})}
 	defer func() { err = errors.Join(err, n.Close(context.WithoutCancel(ctx))) }()
-	open, err := pick(opts.Drivers.Stores, "", "sqlite", "store")
+	open, err := pick(opts.Drivers.Stores, "", "sqlite", "store.driver")
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func Check(ctx context.Context, cfg *Loaded, opts Options) (unchecked []string, 
 // checkDrivers asks the drivers of store and broker whether they take their
 // settings.
 func (l *Loaded) checkDrivers(opts Options) (unchecked []string, err error) {
-	if _, err := pick(opts.Drivers.Stores, l.Store.Driver, "sqlite", "store"); err != nil {
+	if _, err := pick(opts.Drivers.Stores, l.Store.Driver, "sqlite", "store.driver"); err != nil {
 		return nil, err
 	}
 	if check := opts.Drivers.CheckStore[l.Store.Driver]; check != nil {
@@ -63,7 +63,7 @@ func (l *Loaded) checkDrivers(opts Options) (unchecked []string, err error) {
 			unchecked = append(unchecked, reason(err))
 		default:
 			if err := check(o); err != nil {
-				return nil, err
+				return nil, l.refusedAt("store.url", err)
 			}
 		}
 	}
@@ -78,7 +78,7 @@ func (l *Loaded) checkDrivers(opts Options) (unchecked []string, err error) {
 			unchecked = append(unchecked, reason(err))
 		default:
 			if err := check(o); err != nil {
-				return nil, err
+				return nil, l.refusedAt("broker.url", err)
 			}
 		}
 	}

@@ -20,30 +20,30 @@ import (
 func (n *Node) openLeases(ctx context.Context, opts Options) error {
 	seals, heard := map[string]lease.Target{}, map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(n.cfg.Leases.Seal)) {
-		target := n.cfg.Leases.Seal[name]
+		target, at := n.cfg.Leases.Seal[name], joinPath("leases.seal", name)
 		url, err := target.URL.Resolve()
 		if err != nil {
-			return headgate.NewError(headgate.CodeInvalidConfig, "leases.seal.%s.url: %v", name, err)
+			return n.cfg.at(at+".url", err)
 		}
 		if problem := target.urlProblem(url); problem != "" {
-			return headgate.NewError(headgate.CodeInvalidConfig, "leases.seal.%s.url: %s", name, problem)
+			return n.cfg.at(at+".url", headgate.NewError(headgate.CodeInvalidConfig, "%s", problem))
 		}
 		scheme, _, _ := strings.Cut(url, ":")
-		open, err := pick(opts.Drivers.Seals, scheme, "", "leases.seal")
+		open, err := pick(opts.Drivers.Seals, scheme, "", at+".url")
 		if err != nil {
-			return err
+			return n.cfg.at(at+".url", err)
 		}
 		o := SealOptions{URL: url, Schema: target.Schema, Table: target.Table}
 		if isHTTP(url) {
 			o.Audience = cmp.Or(target.Audience, name)
 			if other := heard[o.Audience]; other != "" {
-				return headgate.NewError(headgate.CodeInvalidConfig, "leases.seal.%s.audience: %s", name, sharedAudience(other))
+				return n.cfg.at(at+".audience", headgate.NewError(headgate.CodeInvalidConfig, "%s", sharedAudience(other)))
 			}
 			heard[o.Audience] = name
 		}
 		seal, closeTarget, err := open(o)
 		if err != nil {
-			return headgate.NewError(headgate.CodeInvalidConfig, "leases.seal.%s: %v", name, err)
+			return n.cfg.at(at+".url", err)
 		}
 		seals[name] = seal
 		n.closers = append(n.closers, closeTarget)

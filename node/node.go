@@ -102,7 +102,7 @@ func (n *Node) openStore(ctx context.Context, opts Options) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil { // in memory mode for the token alone
 		return err
 	}
-	open, err := pick(opts.Drivers.Stores, n.cfg.Store.Driver, "sqlite", "store")
+	open, err := pick(opts.Drivers.Stores, n.cfg.Store.Driver, "sqlite", "store.driver")
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (n *Node) openStore(ctx context.Context, opts Options) error {
 	}
 	opened, err := open(ctx, o)
 	if err != nil {
-		return err // what came with it may be a nil pointer in the interface, which Close must not find
+		return n.cfg.refusedAt("store.url", err) // what came with it may be a nil pointer in the interface, which Close must not find
 	}
 	n.Store = opened
 	return nil
@@ -121,7 +121,7 @@ func (n *Node) openStore(ctx context.Context, opts Options) error {
 func (l *Loaded) storeOptions(opts Options) (StoreOptions, error) {
 	url, err := l.Store.URL.Resolve()
 	if err != nil {
-		return StoreOptions{}, headgate.NewError(headgate.CodeInvalidConfig, "store.url: %v", err)
+		return StoreOptions{}, l.at("store.url", err)
 	}
 	return StoreOptions{Dir: filepath.Join(l.dataDir(), "store"), URL: url, Memory: l.Memory, Relaxed: l.Durability == "relaxed", Log: opts.Log}, nil
 }
@@ -133,7 +133,7 @@ func pick[T any](drivers map[string]T, name, otherwise, what string) (T, error) 
 	}
 	d, ok := drivers[name]
 	if !ok {
-		return d, headgate.NewError(headgate.CodeInvalidConfig, "%s.driver: this build has %s, not %q",
+		return d, headgate.NewError(headgate.CodeInvalidConfig, "%s: this build has %s, not %q",
 			what, strings.Join(slices.Sorted(maps.Keys(drivers)), ", "), name)
 	}
 	return d, nil
@@ -201,7 +201,7 @@ func (l *Loaded) contracts(ctx context.Context, st store.Store) (*registry.Regis
 	}
 	loaded, err := r.LoadDir(ctx, os.DirFS(l.Contracts.Dir))
 	if err != nil {
-		return nil, nil, fmt.Errorf("contracts.dir %s: %w", l.Contracts.Dir, err)
+		return nil, nil, l.refusedAt("contracts.dir", fmt.Errorf("%s: %w", l.Contracts.Dir, err))
 	}
 	return r, loaded, nil
 }
@@ -299,10 +299,21 @@ func (n *Node) declareSubscriptions(ctx context.Context) error {
 	operator := &headgate.Principal{Name: "config", Kind: headgate.KindSystem, Roles: []headgate.Role{headgate.RoleAdmin}, Listen: []string{"*"}}
 	for _, name := range slices.Sorted(maps.Keys(n.cfg.Subscriptions)) {
 		if _, err := n.Router.Put(ctx, operator, name, n.cfg.subscriptionSpec(name), "config"); err != nil {
-			return fmt.Errorf("subscriptions.%s: %w", name, err)
+			return n.cfg.refusedAt(n.cfg.settingOf(name, err), err)
 		}
 	}
 	return n.undeclaredSubscriptions(ctx)
+}
+
+// settingOf is the setting of a declared subscription that an error is about,
+// when it begins with that, else the subscription.
+func (l *Loaded) settingOf(name string, err error) string {
+	path := joinPath("subscriptions", name)
+	setting, _, _ := strings.Cut(strings.TrimPrefix(detail(err), "subscription "+name+": "), ":")
+	if l.IsSet(path + "." + setting) {
+		path += "." + setting
+	}
+	return path
 }
 
 // undeclaredSubscriptions warns of subscriptions that the file named once: they

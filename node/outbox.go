@@ -14,22 +14,22 @@ import (
 // reached do not keep the node from starting: their relay tries again.
 func (n *Node) openOutbox(_ context.Context, opts Options) error {
 	for i := range n.cfg.Outbox {
-		o := &n.cfg.Outbox[i]
+		o, at := &n.cfg.Outbox[i], fmt.Sprintf("outbox[%d].url", i)
 		url, err := o.URL.Resolve()
 		if err != nil {
-			return headgate.NewError(headgate.CodeInvalidConfig, "outbox %s: url: %v", o.Name, err)
+			return n.cfg.at(at, fmt.Errorf("outbox %s: %w", o.Name, err))
 		}
 		scheme, err := o.scheme(url)
 		if err != nil {
-			return err
+			return n.cfg.at(at, err)
 		}
-		open, err := pick(opts.Drivers.Outboxes, scheme, "", "outbox")
+		open, err := pick(opts.Drivers.Outboxes, scheme, "", at)
 		if err != nil {
-			return err
+			return n.cfg.at(at, err)
 		}
 		src, err := open(OutboxOptions{URL: url, Retain: time.Duration(o.Retain), WALBudget: int64(o.WALBudget), Log: n.log})
 		if err != nil {
-			return fmt.Errorf("outbox %s: %w", o.Name, err)
+			return n.cfg.at(at, fmt.Errorf("outbox %s: %w", o.Name, err))
 		}
 		r, err := relay.New(relay.Config{
 			Name: o.Name, Source: src, Admit: n.Perimeter, Keep: n.Quarantine, Principal: n.writer(o), KeyOf: n.keyOf, Log: n.log,

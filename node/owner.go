@@ -133,7 +133,7 @@ func (l *Loaded) openBroker(ctx context.Context, opts Options) (broker.Broker, e
 	}
 	opened, err := open(ctx, o)
 	if err != nil {
-		return nil, err // as in openStore
+		return nil, l.refusedAt("broker.url", err) // as in openStore
 	}
 	return opened, nil
 }
@@ -143,18 +143,18 @@ func (l *Loaded) brokerDriver(opts Options) (name string, open func(context.Cont
 	if l.Memory {
 		name = cmp.Or(l.Broker.Driver, "memory")
 	}
-	open, err = pick(opts.Drivers.Brokers, name, "", "broker")
+	open, err = pick(opts.Drivers.Brokers, name, "", "broker.driver")
 	return name, open, err
 }
 
 func (l *Loaded) brokerOptions(opts Options) (BrokerOptions, error) {
 	url, err := l.Broker.URL.Resolve()
 	if err != nil {
-		return BrokerOptions{}, headgate.NewError(headgate.CodeInvalidConfig, "broker.url: %v", err)
+		return BrokerOptions{}, l.at("broker.url", err)
 	}
 	if file := l.Broker.Credentials; file != "" && url != "" {
 		if _, err := Secret("file:" + file).Resolve(); err != nil {
-			return BrokerOptions{}, headgate.NewError(headgate.CodeInvalidConfig, "broker.credentials: %v", err)
+			return BrokerOptions{}, l.at("broker.credentials", err)
 		}
 	}
 	return BrokerOptions{

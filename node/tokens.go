@@ -26,23 +26,24 @@ const URLFile = "url"
 // declarePrincipals writes the declared principals into the directory, with
 // the tokens that the configuration refers to.
 func (l *Loaded) declarePrincipals(ctx context.Context, dir *principal.Directory) error {
-	for _, c := range l.Principals {
+	for i, c := range l.Principals {
+		path := fmt.Sprintf("principals[%d]", i)
 		p := headgate.Principal{Name: c.Name, Kind: c.Kind, Roles: c.Roles, Emit: c.Emit, Listen: c.Listen, Lease: c.Lease}
 		if c.Roots.Rate > 0 {
 			p.Roots = headgate.RootRight{Allowed: true, Rate: float64(c.Roots.Rate), Burst: c.Roots.Burst}
 		}
 		if err := dir.Put(ctx, p, "config"); err != nil {
-			return fmt.Errorf("principal %s: %w", c.Name, err)
+			return l.refusedAt(path, fmt.Errorf("principal %s: %w", c.Name, err))
 		}
 		if c.Token == "" {
 			continue
 		}
 		token, err := c.Token.Resolve()
 		if err != nil {
-			return headgate.NewError(headgate.CodeInvalidConfig, "token of principal %s: %v", c.Name, err)
+			return l.at(path+".token", headgate.NewError(headgate.CodeInvalidConfig, "token of principal %s: %v", c.Name, err))
 		}
 		if err := dir.Adopt(ctx, c.Name, token); err != nil {
-			return fmt.Errorf("token of principal %s: %w", c.Name, err)
+			return l.refusedAt(path+".token", fmt.Errorf("token of principal %s: %w", c.Name, err))
 		}
 	}
 	return nil

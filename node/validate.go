@@ -52,6 +52,33 @@ func placeOf(places map[string]place, path string) place {
 	}
 }
 
+// at returns the error of a step that a setting is behind with the setting, and
+// its place in the file, unless the error names the setting itself.
+func (l *Loaded) at(path string, err error) error {
+	e := headgate.AsError(err)
+	if e == nil {
+		e = &headgate.Error{Code: headgate.CodeInvalidConfig, Detail: err.Error(), Err: err}
+	}
+	where := placeOf(l.places, path)
+	said := e.Detail
+	if around, _, found := strings.Cut(err.Error(), e.Error()); found {
+		said = around + said
+	}
+	placed := *e
+	placed.Detail = Problem{Line: where.line, Column: where.column, Path: path, Message: strings.TrimPrefix(said, path+": ")}.String()
+	return &placed
+}
+
+// refusedAt is at for steps that also reach servers: what fails there is not
+// the setting's fault.
+func (l *Loaded) refusedAt(path string, err error) error {
+	switch headgate.CodeOf(err) {
+	case headgate.CodeInvalidConfig, headgate.CodeInvalidArgument, headgate.CodeConflict, headgate.CodeContractInvalid:
+		return l.at(path, err)
+	}
+	return err
+}
+
 // Validate returns every problem of the configuration at once.
 func (l *Loaded) Validate() []Problem {
 	p := &problems{places: l.places}
@@ -61,8 +88,9 @@ func (l *Loaded) Validate() []Problem {
 	l.validateTopology(p)
 	for _, name := range slices.Sorted(maps.Keys(l.Subscriptions)) {
 		spec := l.subscriptionSpec(name)
-		if err := spec.Validate(); err != nil {
-			p.add(joinPath("subscriptions", name), "%s", detail(err))
+		for _, fault := range spec.Faults() {
+			setting, what, _ := strings.Cut(fault, ": ")
+			p.add(joinPath("subscriptions", name)+"."+setting, "%s", what)
 		}
 		if !router.ValidName(name) {
 			p.add(joinPath("subscriptions", name), "the name of a subscription is 1 to 100 letters, digits, \".\", \"_\" or \"-\", starting with a letter or digit")
@@ -154,6 +182,9 @@ func (l *Loaded) validateNode(p *problems) {
 	}
 	if u := string(l.Broker.URL); !l.Broker.URL.IsReference() && strings.Contains(u, "@") {
 		p.add("broker.url", "holds a password; write env:NAME or file:PATH instead")
+	}
+	if l.Broker.Credentials != "" && l.Broker.URL == "" {
+		p.add("broker.credentials", "the embedded server takes none; name an outside one by broker.url")
 	}
 	oneOf(p, "durability", l.Durability, "fsync", "relaxed")
 	oneOf(p, "contracts.compatibility", l.Contracts.Compatibility, "none", "backward", "backward_transitive", "forward", "forward_transitive", "full", "full_transitive")
@@ -262,6 +293,8 @@ func (l *Loaded) validatePrincipals(p *problems) {
 		switch {
 		case pr.Name == "":
 			p.add(path, "name is missing")
+		case !principal.ValidName(pr.Name):
+			p.add(path+".name", "%q, want %s", clip([]byte(pr.Name)), principal.NameForm)
 		case seen[pr.Name]:
 			p.add(path+".name", "%q is declared twice", pr.Name)
 		}
@@ -272,9 +305,8 @@ func (l *Loaded) validatePrincipals(p *problems) {
 		oneOf(p, path+".kind", string(pr.Kind), string(headgate.KindHuman), string(headgate.KindAgent), string(headgate.KindSystem))
 		for j, role := range pr.Roles {
 			at := fmt.Sprintf("%s.roles[%d]", path, j)
-			oneOf(p, at, string(role), "viewer", "developer", "operator", "approver", "admin")
-			if pr.Kind == headgate.KindAgent && role != headgate.RoleViewer && role != headgate.RoleDeveloper {
-				p.add(at, "an agent cannot be %s", role)
+			if fault := principal.RoleFault(pr.Kind, role); fault != "" {
+				p.add(at, "%s", fault)
 			}
 		}
 		for list, patterns := range map[string][]string{"emit": pr.Emit, "listen": pr.Listen} {

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -47,17 +50,19 @@ type decoder struct {
 	nodes    int
 }
 
-func decodeYAML(r io.Reader, into any) (map[string]place, []Problem) {
+func decodeYAML(text []byte, into any) (map[string]place, []Problem) {
 	d := &decoder{places: map[string]place{}}
-	var doc yaml.Node
-	dec := yaml.NewDecoder(r)
+	var doc, second yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(text))
 	if err := dec.Decode(&doc); err == io.EOF {
 		return d.places, nil
 	} else if err != nil {
-		return d.places, []Problem{syntaxProblem(err)}
+		return d.places, []Problem{syntaxProblem(err, text)}
 	}
-	if err := dec.Decode(new(yaml.Node)); err != io.EOF {
-		return d.places, []Problem{{Message: "more than one YAML document in the file"}}
+	if err := dec.Decode(&second); err == nil {
+		return d.places, []Problem{{Line: second.Line, Column: second.Column, Message: "more than one YAML document in the file"}}
+	} else if err != io.EOF {
+		return d.places, []Problem{syntaxProblem(err, text)}
 	}
 	d.value(doc.Content[0], reflect.ValueOf(into).Elem(), "")
 	slices.SortStableFunc(d.problems, func(a, b Problem) int {
@@ -69,13 +74,49 @@ func decodeYAML(r io.Reader, into any) (map[string]place, []Problem) {
 	return d.places, d.problems
 }
 
-func syntaxProblem(err error) Problem {
+// syntaxProblem returns why a text is no YAML, with the place that the library
+// tells, or that the text shows where it tells none.
+func syntaxProblem(err error, text []byte) Problem {
 	p := Problem{Message: strings.TrimPrefix(err.Error(), "yaml: ")}
 	var line int
 	if n, _ := fmt.Sscanf(p.Message, "line %d:", &line); n == 1 {
 		_, rest, _ := strings.Cut(p.Message, ": ")
 		p.Line, p.Column, p.Message = line, 1, rest
 	}
+	if strings.Contains(p.Message, "directive") || strings.Contains(p.Message, "incompatible") { // the library tells the line before
+		if at := directive.FindIndex(text); at != nil {
+			return p.in(text, at[0])
+		}
+	}
+	if p.Line > 0 {
+		return p
+	}
+	if anchor := unknownAnchor.FindStringSubmatch(p.Message); anchor != nil {
+		alias := regexp.MustCompile(`(?m)^[^#\n]*?(?:^|[\s,:\[{-])(\*` + regexp.QuoteMeta(anchor[1]) + `)(?:[\s,\]}]|$)`)
+		if at := alias.FindSubmatchIndex(text); at != nil {
+			return p.in(text, at[2])
+		}
+	}
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRune(text[i:])
+		if r == utf8.RuneError && size == 1 || unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r) {
+			return p.in(text, i)
+		}
+		i += size
+	}
+	return p
+}
+
+var (
+	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
+	directive     = regexp.MustCompile(`(?m)^%`)
+)
+
+// in puts the problem at a byte of a text.
+func (p Problem) in(text []byte, at int) Problem {
+	before := text[:at]
+	p.Line = 1 + bytes.Count(before, []byte("\n"))
+	p.Column = 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
 	return p
 }
 
@@ -313,7 +354,7 @@ func editDistance(a, b string, limit int) int {
 // configuration is usable only when there is none.
 func Parse(text []byte) (*Loaded, []Problem) {
 	l := &Loaded{}
-	places, problems := decodeYAML(bytes.NewReader(text), &l.Config)
+	places, problems := decodeYAML(text, &l.Config)
 	l.places = places
 	if len(problems) > 0 {
 		return l, problems

@@ -80,7 +80,7 @@ func (d *Directory) load(ctx context.Context) error {
 			return err
 		}
 		for i := range all {
-			all[i].Roles = slices.DeleteFunc(all[i].Roles, func(r headgate.Role) bool { return refuseRole(all[i].Kind, r) != "" })
+			all[i].Roles = slices.DeleteFunc(all[i].Roles, func(r headgate.Role) bool { return RoleFault(all[i].Kind, r) != "" })
 			p.principals[all[i].Name] = &all[i]
 			tokens, err := tx.Principals.Tokens(ctx, all[i].Name)
 			if err != nil {

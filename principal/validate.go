@@ -34,7 +34,7 @@ func Validate(p headgate.Principal) error {
 		add("kind: %q, want human, agent or system", clip(string(p.Kind)))
 	}
 	for _, r := range p.Roles {
-		if why := refuseRole(p.Kind, r); why != "" {
+		if why := RoleFault(p.Kind, r); why != "" {
 			add("roles: %s", why)
 		}
 	}
@@ -97,8 +97,8 @@ func ValidName(s string) bool {
 	return true
 }
 
-// refuseRole says why a kind of principal may not hold a role; "" if it may.
-func refuseRole(kind headgate.Kind, r headgate.Role) string {
+// RoleFault says why a kind of principal may not hold a role; "" if it may.
+func RoleFault(kind headgate.Kind, r headgate.Role) string {
 	known := []headgate.Role{headgate.RoleViewer, headgate.RoleDeveloper, headgate.RoleOperator, headgate.RoleApprover, headgate.RoleAdmin}
 	switch {
 	case !slices.Contains(known, r):

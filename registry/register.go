@@ -211,6 +211,9 @@ func notFound(subject string, version int) error {
 func (r *Registry) LoadDir(ctx context.Context, dir fs.FS) ([]Registered, error) {
 	entries, err := fs.ReadDir(dir, ".")
 	if err != nil {
+		if fault := new(fs.PathError); errors.As(err, &fault) {
+			err = fault.Err // the path is that of the folder within itself
+		}
 		return nil, headgate.NewError(headgate.CodeInvalidConfig, "the folder of contracts cannot be read: %v", err)
 	}
 	var out []Registered

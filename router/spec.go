@@ -268,11 +268,17 @@ func (s Spec) compile(d Defaults) (*plan, []string) {
 // invalid_argument, as far as it can be told without a node: neither the
 // principal nor the streams are looked up.
 func (s Spec) Validate() error {
-	p, bad := s.compile(Defaults{})
-	if bad = append(bad, p.useless()...); len(bad) > 0 {
+	if bad := s.Faults(); len(bad) > 0 {
 		return headgate.NewError(headgate.CodeInvalidArgument, "%s", strings.Join(bad, "; "))
 	}
 	return nil
+}
+
+// Faults are the problems that Validate reports, each with its setting before a
+// colon.
+func (s Spec) Faults() []string {
+	p, bad := s.compile(Defaults{})
+	return append(bad, p.useless()...)
 }
 
 // useless tells what is of no use, though it can be run: it is refused where it

@@ -79,7 +79,7 @@ var faulty = []struct{ name, config, says string }{
 	{"a broker's URL that cannot be read", "broker: {url: 'nats://h:port'}", "broker.url"},
 	{"a broker's port 0", "broker: {url: 'nats://h:0'}", "port"},
 	{"a broker of another kind", "broker: {url: 'amqp://h'}", "scheme"},
-	{"credentials of an embedded broker", "broker: {credentials: DIR/x.creds}", "Auth"},
+	{"credentials of an embedded broker", "broker: {credentials: DIR/x.creds}", "broker.credentials"},
 	{"a host that is none", "listen: '256.0.0.1:7530'", "listen"},
 	{"a host with a space", "listen: 'a b:7530'", "listen"},
 	{"a host with an empty label", "listen: 'a..b:7530'", "listen"},
@@ -183,6 +183,44 @@ func TestCheckAndServeAgree(t *testing.T) {
 				t.Errorf("serve ends with %d (started: %t) and says %s", code, started, said)
 			}
 		})
+	}
+}
+
+// TestStepsNameThePlace: what only the steps of a start find is told with its
+// setting and the place of that, by check and by serve.
+func TestStepsNameThePlace(t *testing.T) {
+	t.Setenv("AGREE_WEAK", "abc")
+	t.Setenv("AGREE_SQLITE", "sqlite:x.db")
+	t.Setenv("AGREE_MYSQL", "mysql://u@h/d")
+	const listener = "principals: [{name: p, kind: system, listen: ['*']}]\n"
+	for config, says := range map[string]string{
+		"principals:\n- {name: p, kind: system, token: 'env:AGREE_WEAK'}":           "4:34: principals[0].token: token of principal p: ",
+		"contracts:\n  dir: DIR/nowhere":                                            "4:8: contracts.dir: DIR/nowhere: the folder of contracts cannot be read: no such file",
+		listener + "subscriptions:\n  s: {types: [c.d], as: p, from: 'x/0:1'}":      "5:34: subscriptions.s.from: ",
+		listener + "subscriptions:\n  s: {types: [c.d], as: p, from: 'events/9:1'}": "5:34: subscriptions.s.from: ",
+		"broker:\n  url: 'nats://h:port'":                                           "4:8: broker.url: want",
+		"store:\n  driver: postgres\n  url: 'postgres://u@h:x/d'":                   "5:8: store.url: ",
+		"leases: {seal: {a: {url: 'postgres://u@h:x/d'}}}":                          "3:26: leases.seal.a.url: ",
+		"leases: {seal: {a: {url: 'env:AGREE_MYSQL'}}}":                             "3:26: leases.seal.a.url: ",
+		"outbox:\n- {name: o, url: 'mysql://h/d'}":                                  "4:18: outbox[0].url: ",
+		"outbox:\n- {name: o, url: 'postgres://u@h:x/d'}":                           "4:18: outbox[0].url: ",
+		"outbox:\n- {name: o, url: 'env:AGREE_SQLITE'}":                             "4:18: outbox[0].url: ",
+	} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "node.yaml")
+		in := strings.NewReplacer("DIR", dir)
+		text := "data: DIR/data\nlisten: 127.0.0.1:0\n" + config + "\n"
+		if err := os.WriteFile(file, []byte(in.Replace(text)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var errs strings.Builder
+		code := run(t.Context(), []string{"check", file}, streams{in: strings.NewReader(""), out: io.Discard, err: &errs})
+		if code == exitOK || !strings.Contains(errs.String(), in.Replace(says)) {
+			t.Errorf("%s\ncheck ends with %d and says %s, want %s", config, code, errs.String(), says)
+		}
+		if code, started, said := serves(t, file); started || code == exitOK || !strings.Contains(said, in.Replace(says)) {
+			t.Errorf("%s\nserve ends with %d and says %s, want %s", config, code, said, says)
+		}
 	}
 }
 

@@ -143,7 +143,11 @@ func (a *app) loadConfig(file string) (*node.Loaded, error) {
 			a.printJSON(map[string]any{"valid": false, "file": file, "problems": problems}))
 	}
 	for _, p := range problems {
-		fmt.Fprintf(a.err, "%s:%s\n", file, plain(p.String()))
+		between := ":"
+		if p.Line == 0 { // no place: of a setting that the file leaves out
+			between = ": "
+		}
+		fmt.Fprintf(a.err, "%s%s%s\n", file, between, plain(p.String()))
 	}
 	return nil, headgate.NewError(headgate.CodeInvalidConfig, "%d problem(s) in %s", len(problems), file)
 }

@@ -63,7 +63,7 @@ func (l *Loaded) checkDrivers(opts Options) (unchecked []string, err error) {
 			unchecked = append(unchecked, reason(err))
 		default:
 			if err := check(o); err != nil {
-				return nil, l.refusedAt("store.url", err)
+				return nil, l.refusedAt(urlOf("store", l.Store.URL), err)
 			}
 		}
 	}
@@ -78,7 +78,7 @@ func (l *Loaded) checkDrivers(opts Options) (unchecked []string, err error) {
 			unchecked = append(unchecked, reason(err))
 		default:
 			if err := check(o); err != nil {
-				return nil, l.refusedAt("broker.url", err)
+				return nil, l.refusedAt(urlOf("broker", l.Broker.URL), err)
 			}
 		}
 	}

@@ -112,7 +112,7 @@ func (n *Node) openStore(ctx context.Context, opts Options) error {
 	}
 	opened, err := open(ctx, o)
 	if err != nil {
-		return n.cfg.refusedAt("store.url", err) // what came with it may be a nil pointer in the interface, which Close must not find
+		return n.cfg.refusedAt(urlOf("store", n.cfg.Store.URL), err) // what came with it may be a nil pointer in the interface, which Close must not find
 	}
 	n.Store = opened
 	return nil
@@ -299,21 +299,26 @@ func (n *Node) declareSubscriptions(ctx context.Context) error {
 	operator := &headgate.Principal{Name: "config", Kind: headgate.KindSystem, Roles: []headgate.Role{headgate.RoleAdmin}, Listen: []string{"*"}}
 	for _, name := range slices.Sorted(maps.Keys(n.cfg.Subscriptions)) {
 		if _, err := n.Router.Put(ctx, operator, name, n.cfg.subscriptionSpec(name), "config"); err != nil {
-			return n.cfg.refusedAt(n.cfg.settingOf(name, err), err)
+			return n.cfg.subscriptionError(name, err)
 		}
 	}
 	return n.undeclaredSubscriptions(ctx)
 }
 
-// settingOf is the setting of a declared subscription that an error is about,
-// when it begins with that, else the subscription.
-func (l *Loaded) settingOf(name string, err error) string {
+// subscriptionError puts an error at the setting of a declared subscription that
+// it begins with, else at the subscription.
+func (l *Loaded) subscriptionError(name string, err error) error {
 	path := joinPath("subscriptions", name)
-	setting, _, _ := strings.Cut(strings.TrimPrefix(detail(err), "subscription "+name+": "), ":")
-	if l.IsSet(path + "." + setting) {
-		path += "." + setting
+	e := headgate.AsError(err)
+	if e == nil {
+		return l.refusedAt(path, err)
 	}
-	return path
+	said := *e
+	said.Detail = strings.TrimPrefix(e.Detail, "subscription "+name+": ")
+	if setting, what, _ := strings.Cut(said.Detail, ": "); l.IsSet(path + "." + setting) {
+		path, said.Detail = path+"."+setting, what
+	}
+	return l.refusedAt(path, &said)
 }
 
 // undeclaredSubscriptions warns of subscriptions that the file named once: they

@@ -133,7 +133,7 @@ func (l *Loaded) openBroker(ctx context.Context, opts Options) (broker.Broker, e
 	}
 	opened, err := open(ctx, o)
 	if err != nil {
-		return nil, l.refusedAt("broker.url", err) // as in openStore
+		return nil, l.refusedAt(urlOf("broker", l.Broker.URL), err) // as in openStore
 	}
 	return opened, nil
 }

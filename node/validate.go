@@ -70,13 +70,22 @@ func (l *Loaded) at(path string, err error) error {
 }
 
 // refusedAt is at for steps that also reach servers: what fails there is not
-// the setting's fault.
+// the fault of a line, and is told with the setting alone.
 func (l *Loaded) refusedAt(path string, err error) error {
 	switch headgate.CodeOf(err) {
 	case headgate.CodeInvalidConfig, headgate.CodeInvalidArgument, headgate.CodeConflict, headgate.CodeContractInvalid:
 		return l.at(path, err)
 	}
-	return err
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+// urlOf is the setting behind a driver that does not open: its URL, or the driver
+// itself when it is embedded.
+func urlOf(driver string, url Secret) string {
+	if url == "" {
+		return driver
+	}
+	return driver + ".url"
 }
 
 // Validate returns every problem of the configuration at once.

@@ -196,8 +196,8 @@ func TestStepsNameThePlace(t *testing.T) {
 	for config, says := range map[string]string{
 		"principals:\n- {name: p, kind: system, token: 'env:AGREE_WEAK'}":           "4:34: principals[0].token: token of principal p: ",
 		"contracts:\n  dir: DIR/nowhere":                                            "4:8: contracts.dir: DIR/nowhere: the folder of contracts cannot be read: no such file",
-		listener + "subscriptions:\n  s: {types: [c.d], as: p, from: 'x/0:1'}":      "5:34: subscriptions.s.from: ",
-		listener + "subscriptions:\n  s: {types: [c.d], as: p, from: 'events/9:1'}": "5:34: subscriptions.s.from: ",
+		listener + "subscriptions:\n  s: {types: [c.d], as: p, from: 'x/0:1'}":      "5:34: subscriptions.s.from: no type",
+		listener + "subscriptions:\n  s: {types: [c.d], as: p, from: 'events/9:1'}": "5:34: subscriptions.s.from: stream events has",
 		"broker:\n  url: 'nats://h:port'":                                           "4:8: broker.url: want",
 		"store:\n  driver: postgres\n  url: 'postgres://u@h:x/d'":                   "5:8: store.url: ",
 		"leases: {seal: {a: {url: 'postgres://u@h:x/d'}}}":                          "3:26: leases.seal.a.url: ",

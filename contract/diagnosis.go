@@ -115,6 +115,8 @@ func (e *evaluator) end() {
 		}
 		clear(b.list[:cap(b.list)])
 	}
+	has, lacks := e.formatted.has[:0], e.formatted.lacks[:0]
+	defer func() { e.formatted.has, e.formatted.lacks = has, lacks }()
 	*e = evaluator{
 		spare: spare, rows: e.rows[:0], failed: e.failed,
 		scope: e.scope[:0], undo: e.undo[:0], key: e.key[:0], declared: e.declared[:0], hashes: e.hashes[:0],

@@ -3,6 +3,7 @@ package contract
 import (
 	"hash/maphash"
 	"math/bits"
+	"slices"
 
 	"github.com/headgate/headgate"
 )
@@ -55,6 +56,11 @@ type evaluator struct {
 	key    []byte
 	hash   maphash.Hash
 	hashes []uint64 // of values, for uniqueItems; 0: not known
+	// formatted is the string that was asked for its format last, and of which.
+	formatted struct {
+		end        int32
+		has, lacks []*format
+	}
 	// counted is the string whose code points were counted last.
 	counted struct {
 		end   int32
@@ -245,17 +251,35 @@ func (e *evaluator) head(n *node, v int32) (code headgate.ViolationCode, keyword
 	if n.enum != nil && !e.inEnum(n.enum, v) {
 		return headgate.ViolationNotInEnum, "enum"
 	}
-	if n.format != nil && k == kindString {
-		s := e.t.str(v)
-		e.work += len(s) / 16
-		if n.format.name == "regex" {
-			e.work += len(s) * 16 // it is compiled
-		}
-		if !n.format.check(viewString(s)) {
-			return headgate.ViolationBadFormat, "format"
-		}
+	if n.format != nil && k == kindString && !e.hasFormat(n.format, v) {
+		return headgate.ViolationBadFormat, "format"
 	}
 	return "", ""
+}
+
+// hasFormat checks the format of a string, once for all schemas that ask.
+func (e *evaluator) hasFormat(f *format, v int32) bool {
+	asked := &e.formatted
+	if at := e.t.values[v].end; asked.end != at {
+		asked.end, asked.has, asked.lacks = at, asked.has[:0], asked.lacks[:0]
+	}
+	switch {
+	case slices.Contains(asked.has, f):
+		return true
+	case slices.Contains(asked.lacks, f):
+		return false
+	}
+	s := e.t.str(v)
+	e.work += len(s) / 16
+	if f.name == "regex" {
+		e.work += len(s) * 16 // it is compiled
+	}
+	if f.check(viewString(s)) {
+		asked.has = append(asked.has, f)
+		return true
+	}
+	asked.lacks = append(asked.lacks, f)
+	return false
 }
 
 func (e *evaluator) inEnum(set *enumSet, v int32) bool {

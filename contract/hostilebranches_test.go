@@ -73,6 +73,8 @@ func hostileBranches() map[string]branchShape {
 		"anyOf, multipleOf, refused":        {schema: items("anyOf", `{"multipleOf":1%d3}`), payload: array(`1`)},
 		"anyOf, lengths, refused":           {schema: items("anyOf", `{"minLength":1%d}`), payload: array(`"a"`)},
 		"anyOf, patterns, refused":          {schema: items("anyOf", `{"pattern":"^x%d"}`), payload: array(`"a"`)},
+		"anyOf, formats, refused":           {schema: items("anyOf", `{"format":"date-time","maxLength":9%d}`), payload: array(`"2024-01-01T00:00:00x"`)},
+		"anyOf, patterns, taken":            {schema: items("anyOf", `{"pattern":"^x%d$"}`), payload: array(`"x59"`)},
 		"anyOf, const, refused":             {schema: items("anyOf", `{"const":1%d}`), payload: array(`#`)},
 		"anyOf, const objects, refused":     {schema: items("anyOf", `{"const":{"a":%d}}`), payload: array(`{}`)},
 		"anyOf, enum, refused":              {schema: items("anyOf", `{"enum":["a%[1]d","b%[1]d",5%[1]d]}`), payload: array(`"a"`)},

@@ -12,6 +12,11 @@ type pick struct {
 	patterns *automaton
 	of       []int32 // by pattern: the branch
 	named    *nameGroup
+	// texts are the patterns that branches have for strings, textOf their
+	// branches, and textNeed how many each has.
+	texts    *automaton
+	textOf   []int32
+	textNeed []int32
 	need     []int32 // by branch: names that it requires; untouched where it is idle
 	// closed branches have no members but those that they name.
 	closed []bool
@@ -87,6 +92,7 @@ func newPick(facts *kindFacts, branches []*node, left *automata) *pick {
 		}
 	}
 	p.findIdle(facts, branches, left)
+	p.findTexts(branches, left)
 	for _, name := range sortedKeys(p.names) {
 		if n := p.names[name]; len(n.subs) >= minPickBranches {
 			n.group = newClassGroup(facts, n.subs)
@@ -195,14 +201,49 @@ func conjuncts(n *node) []*node {
 	return out
 }
 
+// findTexts prepares the patterns that branches have for strings.
+func (p *pick) findTexts(branches []*node, left *automata) {
+	var patterns []*pattern
+	p.textNeed = make([]int32, len(branches))
+	for i, b := range branches {
+		for _, n := range conjuncts(b) {
+			if n.strings != nil && n.strings.pattern != nil {
+				patterns, p.textOf = append(patterns, n.strings.pattern), append(p.textOf, int32(i))
+				p.textNeed[i]++
+			}
+		}
+	}
+	if len(patterns) >= minPickBranches {
+		p.texts = left.makeAny(patterns)
+	}
+}
+
+// textFaults is faultsOf for a string: the patterns that it does not match.
+func (e *evaluator) textFaults(p *pick, v int32) []int32 {
+	mark := len(e.rows)
+	e.rows = append(e.rows, p.textNeed...)
+	least, end := e.rows[mark:], len(e.rows)
+	text := e.t.str(v)
+	e.work += automatonWork + len(text) + len(least)/16
+	e.rows = p.texts.appendMatches(e.rows, text)
+	for _, i := range e.rows[end:] {
+		least[p.textOf[i]]--
+	}
+	e.rows = e.rows[:end]
+	return least
+}
+
 // faultsOf returns, by branch, how many faults an object has with each at least:
 // names that are absent and required, or there and not allowed, and members of
 // another type or value. It is below zero for branches that have no say about
 // the object. It is nil where nothing is known. The list is valid until e.rows
-// is cut.
+// is cut. Of a string it counts patterns.
 func (e *evaluator) faultsOf(p *pick, v int32) []int32 {
 	val := &e.t.values[v]
-	if p == nil || val.kind != kindObject {
+	switch {
+	case p != nil && val.kind == kindString && p.texts != nil:
+		return e.textFaults(p, v)
+	case p == nil || val.kind != kindObject:
 		return nil
 	}
 	mark := len(e.rows)

@@ -58,7 +58,7 @@ func (r randomRow) part(depth int) string {
 	case 15:
 		return `"if":{"required":["` + r.name() + `"]},"then":` + r.scalar()
 	case 16:
-		return r.of(`"minLength":2`, `"format":"date"`, `"multipleOf":2`, `"const":{"k1":1}`)
+		return r.of(`"minLength":2`, `"format":"date"`, `"pattern":"^b"`, `"pattern":"a"`, `"pattern":"^[ab]"`, `"multipleOf":2`, `"const":{"k1":1}`)
 	case 17, 18:
 		return `"$ref":"#/$defs/d` + fmt.Sprint(r.rng.IntN(3)) + `"`
 	}

@@ -28,8 +28,7 @@ func (n *Node) openLeases(ctx context.Context, opts Options) error {
 		if problem := target.urlProblem(url); problem != "" {
 			return n.cfg.at(at+".url", headgate.NewError(headgate.CodeInvalidConfig, "%s", problem))
 		}
-		scheme, _, _ := strings.Cut(url, ":")
-		open, err := pick(opts.Drivers.Seals, scheme, "", at+".url")
+		open, err := pickScheme(opts.Drivers.Seals, url, at+".url")
 		if err != nil {
 			return n.cfg.at(at+".url", err)
 		}

@@ -139,6 +139,18 @@ func pick[T any](drivers map[string]T, name, otherwise, what string) (T, error) 
 	return d, nil
 }
 
+// pickScheme returns the driver of the scheme that a URL begins with. It repeats
+// nothing of the URL, which may stand behind a reference.
+func pickScheme[T any](drivers map[string]T, url, what string) (T, error) {
+	scheme, _, _ := strings.Cut(url, ":")
+	d, ok := drivers[scheme]
+	if !ok {
+		return d, headgate.NewError(headgate.CodeInvalidConfig, "%s: the URL is of none of the kinds that this build has: %s",
+			what, strings.Join(slices.Sorted(maps.Keys(drivers)), ", "))
+	}
+	return d, nil
+}
+
 func (n *Node) openPrincipals(ctx context.Context, _ Options) error {
 	var err error
 	if n.Principals, err = principal.Open(ctx, principal.Config{Store: n.Store}); err != nil {

@@ -19,11 +19,10 @@ func (n *Node) openOutbox(_ context.Context, opts Options) error {
 		if err != nil {
 			return n.cfg.at(at, fmt.Errorf("outbox %s: %w", o.Name, err))
 		}
-		scheme, err := o.scheme(url)
-		if err != nil {
+		if err := o.fits(url); err != nil {
 			return n.cfg.at(at, err)
 		}
-		open, err := pick(opts.Drivers.Outboxes, scheme, "", at)
+		open, err := pickScheme(opts.Drivers.Outboxes, url, at)
 		if err != nil {
 			return n.cfg.at(at, err)
 		}

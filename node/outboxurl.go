@@ -9,17 +9,17 @@ import (
 // sqliteScheme begins the URL of an outbox in an SQLite database.
 const sqliteScheme = "sqlite"
 
-// scheme returns which driver reads a resolved URL, and refuses settings that
-// do not go with it: a URL behind env: is known only now.
-func (o *Outbox) scheme(url string) (string, error) {
+// fits refuses settings that do not go with a resolved URL: one behind env: is
+// known only now.
+func (o *Outbox) fits(url string) error {
 	scheme, _, found := strings.Cut(url, ":")
 	if !found {
-		return "", headgate.NewError(headgate.CodeInvalidConfig, "outbox %s: url: want postgres://… or sqlite:PATH", o.Name)
+		return headgate.NewError(headgate.CodeInvalidConfig, "outbox %s: url: want postgres://… or sqlite:PATH", o.Name)
 	}
 	if what, problem := o.mismatch(scheme, url); problem != "" {
-		return "", headgate.NewError(headgate.CodeInvalidConfig, "outbox %s%s: %s", o.Name, what, problem)
+		return headgate.NewError(headgate.CodeInvalidConfig, "outbox %s%s: %s", o.Name, what, problem)
 	}
-	return scheme, nil
+	return nil
 }
 
 // problem says what is wrong with the URL of an outbox, and in which setting;

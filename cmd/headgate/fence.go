@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -8,8 +9,10 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/ncruces/go-sqlite3/driver"
 	"github.com/spf13/cobra"
 
@@ -24,6 +27,7 @@ type fencing struct {
 	resource, schema, node string
 	grant                  []string
 	dry, remove, create    bool
+	db                     string // as it was given: what stands behind a reference is not shown
 }
 
 // fencedTable is what lease fence-table did, or would do.
@@ -58,6 +62,7 @@ func (a *app) fenceTableCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			f.db = args[0]
 			out := fencedTable{Table: args[1], Done: !f.dry}
 			if f.create {
 				err = f.fenceTable(cmd.Context(), db, &out)
@@ -110,9 +115,9 @@ func (f *fencing) fenceTable(ctx context.Context, db string, out *fencedTable) (
 	table := fencetable.Table{Dialect: fencetable.SQLite, Name: out.Table}
 	open := func() (*sql.DB, error) { return driver.Open(sqliteFile(db)) }
 	if isPostgres(db) {
-		table.Dialect, open = fencetable.Postgres, func() (*sql.DB, error) { return sql.Open("pgx", db) }
+		table.Dialect, open = fencetable.Postgres, func() (*sql.DB, error) { return openFenced(db) }
 	} else if _, err := os.Stat(db); err != nil {
-		return headgate.NewError(headgate.CodeNotFound, "there is no database file %s", db)
+		return f.noFile()
 	}
 	script, err := table.Script()
 	if err != nil {
@@ -145,14 +150,45 @@ func reference(s string) (string, error) {
 	return "", usagef("the environment has no %s", name)
 }
 
+// noFile is the error where there is no file. What was meant for a URL, and may
+// hold a password, is not repeated.
+func (f *fencing) noFile() error {
+	what := "database file " + f.db
+	if strings.ContainsAny(f.db, "=@") || strings.Contains(f.db, "://") {
+		what = "such database file, and the URL is none of PostgreSQL"
+	}
+	return headgate.NewError(headgate.CodeNotFound, "there is no %s", what)
+}
+
 func isPostgres(db string) bool {
 	return strings.HasPrefix(db, "postgres://") || strings.HasPrefix(db, "postgresql://")
+}
+
+// connectWithin bounds connecting, unless the URL says so: a server that hangs
+// takes connections and never answers.
+const connectWithin = 10 * time.Second
+
+func parsePostgres(url string) (*pgx.ConnConfig, error) {
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	cfg.ConnectTimeout = cmp.Or(cfg.ConnectTimeout, connectWithin)
+	return cfg, nil
+}
+
+func openFenced(url string) (*sql.DB, error) {
+	cfg, err := parsePostgres(url)
+	if err != nil {
+		return nil, err
+	}
+	return stdlib.OpenDB(*cfg), nil
 }
 
 // connectPostgres opens a connection that takes text for UTF-8, whatever the
 // database's encoding is.
 func connectPostgres(ctx context.Context, url string) (*pgx.Conn, error) {
-	cfg, err := pgx.ParseConfig(url)
+	cfg, err := parsePostgres(url)
 	if err == nil {
 		cfg.RuntimeParams["client_encoding"] = "UTF8"
 		var conn *pgx.Conn
@@ -218,7 +254,7 @@ func (f *fencing) preview(ctx context.Context, conn *pgx.Conn, cfg fencepg.Confi
 
 func (f *fencing) sqlite(ctx context.Context, path string, out *fencedTable) error {
 	if _, err := os.Stat(path); err != nil {
-		return headgate.NewError(headgate.CodeNotFound, "there is no database file %s", path)
+		return f.noFile()
 	}
 	db, err := driver.Open(sqliteFile(path))
 	if err != nil {

@@ -35,6 +35,7 @@ func sealPostgres(o node.SealOptions) (lease.Target, func(), error) {
 		return lease.Target{}, nil, err
 	}
 	cfg.MaxConns, cfg.MinConns = sealConnections, 0
+	cfg.ConnConfig.ConnectTimeout = cmp.Or(cfg.ConnConfig.ConnectTimeout, connectWithin)
 	pool, err := pgxpool.NewWithConfig(context.Background(), cfg) // connects when it is used
 	if err != nil {
 		return lease.Target{}, nil, err

@@ -1,6 +1,7 @@
 package fencepg
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -108,6 +109,19 @@ const leasesDDL = `CREATE TABLE @private.leases (
 	resource bytea PRIMARY KEY, epoch bigint NOT NULL, nonce bytea, closing boolean NOT NULL, expires bigint NOT NULL,
 	UNIQUE (resource, epoch)) WITH (fillfactor = 50);`
 
+// reachWithin bounds connecting, unless the URL says so: a server that hangs
+// takes connections and never answers.
+const reachWithin = 10 * time.Second
+
+func reach(ctx context.Context, url string) (*pgx.Conn, error) {
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	cfg.ConnectTimeout = cmp.Or(cfg.ConnectTimeout, reachWithin)
+	return pgx.ConnectConfig(ctx, cfg)
+}
+
 func openWorld(ctx context.Context, url string, mutate func(string) string) (w *world, err error) {
 	var random [8]byte
 	if _, err := rand.Read(random[:]); err != nil {
@@ -120,7 +134,7 @@ func openWorld(ctx context.Context, url string, mutate func(string) string) (w *
 		remote: Config{Schema: name + "_remote", mutate: mutate},
 	}
 	for _, c := range []**pgx.Conn{&w.worker, &w.taker, &w.eye} {
-		if *c, err = pgx.Connect(ctx, url); err != nil {
+		if *c, err = reach(ctx, url); err != nil {
 			return nil, errors.Join(headgate.NewError(headgate.CodeUnavailable, "The database cannot be reached."), w.close())
 		}
 		if _, err = (*c).Exec(ctx, "SET statement_timeout = '10s'; SET lock_timeout = '3s'"); err != nil {

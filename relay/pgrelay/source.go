@@ -1,6 +1,7 @@
 package pgrelay
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -158,6 +159,10 @@ func trustNoPath(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
+// reachWithin bounds connecting, unless the URL says so: a server that hangs
+// takes connections and never answers.
+const reachWithin = 10 * time.Second
+
 // connectSQL opens a connection whose values have the form that is read here,
 // whatever the database or the role is set to.
 func connectSQL(ctx context.Context, url string) (*pgx.Conn, error) {
@@ -166,6 +171,7 @@ func connectSQL(ctx context.Context, url string) (*pgx.Conn, error) {
 		return nil, err
 	}
 	fixForm(cfg.RuntimeParams)
+	cfg.ConnectTimeout = cmp.Or(cfg.ConnectTimeout, reachWithin)
 	return pgx.ConnectConfig(ctx, cfg)
 }
 

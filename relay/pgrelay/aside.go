@@ -166,6 +166,8 @@ func (x *session) snapshotBounds(ctx context.Context) (running, next uint64, err
 	return running, next, err
 }
 
-// keepDurable lets no statement of the session return before it is durable: the
-// database's own setting may be otherwise.
-const keepDurable = `SELECT pg_catalog.set_config('synchronous_commit', CASE v WHEN 'off' THEN 'local' ELSE v END, false) FROM pg_catalog.current_setting('synchronous_commit') v`
+// keepDurable lets no statement of the session return before it is durable, whatever
+// the database is set to, and none wait for a standby, which may be away: what the
+// relay notes counts on this server, and a standby has of it what it has of the
+// log, in its order.
+const keepDurable = `SELECT pg_catalog.set_config('synchronous_commit', 'local', false)`

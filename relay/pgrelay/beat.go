@@ -36,7 +36,7 @@ func (x *session) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*x.cfg.Beat)
 	defer cancel()
 	began, clock := x.elapsed(), x.cfg.Now()
-	var held, room, end int64
+	var held, room, end, noted int64
 	var status string
 	var there time.Time
 	nth := x.sent.Add(1)
@@ -44,13 +44,13 @@ func (x *session) beat(ctx context.Context) error {
 	err := x.sql.QueryRow(ctx, `
 		WITH b AS (
 		  UPDATE headgate.relay_state SET renewed = clock_timestamp(), beat = beat + 1, beat_lsn = pg_current_wal_insert_lsn()
-		  WHERE slot = $1 AND epoch = $2 RETURNING beat
+		  WHERE slot = $1 AND epoch = $2 RETURNING beat, beat_lsn
 		), m AS (
-		  SELECT pg_logical_emit_message(true, $3, json_build_object('slot', $1::text, 'beat', beat, 'snapshot', pg_current_snapshot()::text, 'nth', $5::bigint, 'token', $6::text, 'at', $4::bigint)::text) FROM b
+		  SELECT pg_logical_emit_message(true, $3, json_build_object('slot', $1::text, 'beat', beat, 'snapshot', pg_current_snapshot()::text, 'nth', $5::bigint, 'token', $6::text, 'at', $4::bigint)::text), beat_lsn FROM b
 		)
 		SELECT coalesce(pg_current_wal_lsn() - r.restart_lsn, 0)::bigint, coalesce(r.safe_wal_size, -1), coalesce(r.wal_status, ''),
-		       (pg_current_wal_lsn() - '0/0')::bigint, clock_timestamp()
-		FROM m LEFT JOIN pg_replication_slots r ON r.slot_name = $1`, x.slot, x.epoch, beatPrefix, began, nth, x.token(nth)).Scan(&held, &room, &status, &end, &there)
+		       (pg_current_wal_lsn() - '0/0')::bigint, (m.beat_lsn - '0/0')::bigint, clock_timestamp()
+		FROM m LEFT JOIN pg_replication_slots r ON r.slot_name = $1`, x.slot, x.epoch, beatPrefix, began, nth, x.token(nth)).Scan(&held, &room, &status, &end, &noted, &there)
 	x.sqlMu.Unlock()
 	if errors.Is(err, pgx.ErrNoRows) {
 		return errSuperseded
@@ -59,6 +59,8 @@ func (x *session) beat(ctx context.Context) error {
 		return sqlError("renewing the lead", err)
 	}
 	x.renewed.Store(began)
+	x.noted.Store(uint64(noted))
+	x.tell()
 	x.compareClocks(clock, there)
 	x.log.Store(&relay.LogStatus{End: relay.Position(end), Held: held, Room: room, State: status})
 	return x.relieve(ctx, held, room, status)
@@ -131,6 +133,7 @@ func (x *session) advance(ctx context.Context) error {
 	if slot == nil {
 		return slotGone(x.slot)
 	}
+	x.noted.Store(uint64(slot.confirmed))
 	x.Confirm(relay.Position(slot.confirmed)) // nothing is told before the stream runs
 	return nil
 }
@@ -165,20 +168,36 @@ func (x *session) upkeep(ctx context.Context) {
 func (x *session) maintain(ctx context.Context) (dropped []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, upkeepWithin)
 	defer cancel()
+	conn, err := x.beside(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave(conn)
+	err = conn.QueryRow(ctx, `SELECT headgate.maintain(make_interval(secs => $1))`, x.cfg.Retain.Seconds()).Scan(&dropped)
+	return dropped, err
+}
+
+// beside opens a connection on which statements may take long: heartbeats, which
+// keep the lead, do not wait for it.
+func (x *session) beside(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectWithin)
+	defer cancel()
 	conn, err := connectSQL(ctx, x.cfg.URL)
 	if err != nil {
 		return nil, unreachable(err)
 	}
-	defer func() {
-		now, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = conn.Close(now) // the server ends the session either way
-	}()
-	if err := trustNoPath(ctx, conn); err != nil {
+	if err := ready(ctx, conn); err != nil {
+		leave(conn)
 		return nil, err
 	}
-	err = conn.QueryRow(ctx, `SELECT headgate.maintain(make_interval(secs => $1))`, x.cfg.Retain.Seconds()).Scan(&dropped)
-	return dropped, err
+	return conn, nil
+}
+
+// leave closes a connection without waiting for the server.
+func leave(conn *pgx.Conn) {
+	now, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(now) // the server ends the session either way
 }
 
 // Numbers of the marks that end a repair and a part of it. They never come from

@@ -39,9 +39,15 @@ type stretch struct {
 // so that every later commit is in the stream. A pass that was broken off goes on
 // where it was; the slot was advanced since it began, so that another follows.
 // What it cannot see yet and the stream may not have either keeps it from ending:
-// see [writers].
+// see [writers]. The table is read on a connection of its own: to look at all of it
+// may take much longer than a lead lasts.
 func (x *session) repair(ctx context.Context) error {
-	p, err := x.brokenOff(ctx)
+	table, err := x.beside(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave(table)
+	p, err := x.brokenOff(ctx, table)
 	if err != nil {
 		return err
 	}
@@ -51,11 +57,11 @@ func (x *session) repair(ctx context.Context) error {
 			if x.advanced.Swap(false) {
 				x.cfg.Log.DebugContext(ctx, "outbox slot was advanced before the repair", "slot", x.slot)
 			}
-			if p, err = x.nextPass(ctx); err != nil {
+			if p, err = x.nextPass(ctx, table); err != nil {
 				return err
 			}
 		}
-		if err := x.pass(ctx, p); err != nil {
+		if err := x.pass(ctx, table, p); err != nil {
 			return err
 		}
 		if err := x.push(ctx, relay.Change{Kind: relay.Beat, Mark: relay.Mark{Number: repairMark, Text: p.until}}); err != nil {
@@ -83,14 +89,12 @@ func (x *session) repair(ctx context.Context) error {
 
 // brokenOff returns what is left of a pass that another session began; nil:
 // nothing is.
-func (x *session) brokenOff(ctx context.Context) (*stretch, error) {
+func (x *session) brokenOff(ctx context.Context, table *pgx.Conn) (*stretch, error) {
 	if x.revision < progressRevision {
 		return nil, nil
 	}
-	x.sqlMu.Lock()
-	defer x.sqlMu.Unlock()
 	p := &stretch{since: x.snapshot, restored: math.MinInt64}
-	err := x.sql.QueryRow(ctx, `
+	err := table.QueryRow(ctx, `
 		SELECT r.until::text, r.seq, (SELECT coalesce(max(o.seq), -1) FROM headgate.outbox o) FROM headgate.relay_repair r
 		WHERE r.slot = $1 AND r.system_id = $2 AND r.since::text IS NOT DISTINCT FROM $3
 		  AND pg_snapshot_xmax(r.until) <= pg_snapshot_xmax(pg_current_snapshot())
@@ -108,15 +112,13 @@ func (x *session) brokenOff(ctx context.Context) (*stretch, error) {
 // nextPass begins a pass at the present. A row that is seen although its
 // transaction is not was restored from a dump of another server, where that had
 // the number; so were those before it, since a dump also sets the sequence.
-func (x *session) nextPass(ctx context.Context) (*stretch, error) {
+func (x *session) nextPass(ctx context.Context, table *pgx.Conn) (*stretch, error) {
 	open, err := x.settle(ctx)
 	if err != nil {
 		return nil, err
 	}
 	p := &stretch{since: x.snapshot, open: open}
-	x.sqlMu.Lock()
-	defer x.sqlMu.Unlock()
-	err = x.sql.QueryRow(ctx, `SELECT pg_current_snapshot()::text, coalesce(min(seq), 0), coalesce(max(seq), -1),
+	err = table.QueryRow(ctx, `SELECT pg_current_snapshot()::text, coalesce(min(seq), 0), coalesce(max(seq), -1),
 		       coalesce(max(seq) FILTER (WHERE NOT pg_visible_in_snapshot(xid, pg_current_snapshot())), -9223372036854775808) FROM headgate.outbox`).Scan(&p.until, &p.low, &p.high, &p.restored)
 	if err != nil {
 		return nil, sqlError("reading the outbox", err)
@@ -134,6 +136,8 @@ func (x *session) nextPass(ctx context.Context) (*stretch, error) {
 // be (synchronous_commit = off) is seen before it is in the log, and a crash may
 // take it back.
 func (x *session) harden(ctx context.Context) error {
+	x.sqlMu.Lock()
+	defer x.sqlMu.Unlock()
 	tag, err := x.sql.Exec(ctx, `UPDATE headgate.relay_state SET renewed = clock_timestamp() WHERE slot = $1 AND epoch = $2`, x.slot, x.epoch)
 	if err != nil {
 		return sqlError("renewing the lead", err)
@@ -178,12 +182,12 @@ func (x *session) endRepair(ctx context.Context, reason string) (bool, error) {
 // pass hands out the rows of a stretch. The queries are short, so that no old
 // snapshot holds back the vacuum. Where parts of it end is noted when they are
 // done.
-func (x *session) pass(ctx context.Context, p *stretch) error {
+func (x *session) pass(ctx context.Context, table *pgx.Conn, p *stretch) error {
 	for low := p.low; low <= p.high; low += repairWindow {
 		if err := x.push(ctx, relay.Change{Kind: relay.Begin}); err != nil {
 			return err
 		}
-		some, err := x.window(ctx, low, low+repairWindow, p)
+		some, err := x.window(ctx, table, low, low+repairWindow, p)
 		if err != nil {
 			return err
 		}
@@ -241,10 +245,8 @@ const between = `seq >= $1 AND seq < $2 AND (seq <= $5 OR ($3::text IS NULL OR N
 
 // window hands out the rows of a stretch from a sequence number to before
 // another, and reports whether there are any.
-func (x *session) window(ctx context.Context, from, before int64, p *stretch) (some bool, err error) {
-	x.sqlMu.Lock()
-	sizes, err := readSizes(ctx, x.sql, from, before, p.since, p.until, p.restored)
-	x.sqlMu.Unlock()
+func (x *session) window(ctx context.Context, table *pgx.Conn, from, before int64, p *stretch) (some bool, err error) {
+	sizes, err := readSizes(ctx, table, from, before, p.since, p.until, p.restored)
 	if err != nil {
 		return false, err
 	}
@@ -255,9 +257,7 @@ func (x *session) window(ctx context.Context, from, before int64, p *stretch) (s
 			bytes += sizes[n].bytes
 			n++
 		}
-		x.sqlMu.Lock()
-		rows, err := readRows(ctx, x.sql, between, sizes[0].seq, sizes[n-1].seq+1, p.since, p.until, p.restored)
-		x.sqlMu.Unlock()
+		rows, err := readRows(ctx, table, between, sizes[0].seq, sizes[n-1].seq+1, p.since, p.until, p.restored)
 		if err != nil {
 			return false, err
 		}

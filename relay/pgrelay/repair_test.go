@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/broker/membroker"
 	"github.com/headgate/headgate/internal/pgtest"
 	"github.com/headgate/headgate/relay"
 	"github.com/headgate/headgate/relay/pgrelay"
@@ -72,7 +73,11 @@ func TestRepairKeepsNoLimitsOfTheDatabase(t *testing.T) {
 	r.emit(11, 20)
 	r.exec(gaveUp)
 	name := r.connect().Config().Database
-	for _, limit := range []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"} {
+	limits := []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"}
+	if len(pgtest.Exec(t, r.db, `SELECT FROM pg_settings WHERE name = 'transaction_timeout'`)) > 0 { // since 17
+		limits = append(limits, "transaction_timeout")
+	}
+	for _, limit := range limits {
 		r.exec(`ALTER DATABASE ` + name + ` SET ` + limit + ` = '5ms'`)
 	}
 	x = r.Run(r.sourceOf(pgrelay.Config{Beat: 10 * time.Second}), nil)
@@ -80,6 +85,76 @@ func TestRepairKeepsNoLimitsOfTheDatabase(t *testing.T) {
 	if n := x.Status().Sessions; n != 1 {
 		t.Errorf("%d sessions", n)
 	}
+	x.Stop()
+}
+
+// To look at the whole table may take much longer than a lead lasts: heartbeats do
+// not wait for it, neither at a new pass nor at one that goes on.
+func TestLeadOutlastsALongLook(t *testing.T) {
+	r := newRig(t, pgtest.URL(t))
+	x := r.run(nil)
+	r.emit(1, 10)
+	x.Wait(t, 10)
+	r.until("all of it is proven", r.allProven)
+	x.Stop()
+	for n, begun := range []string{``, `
+		INSERT INTO headgate.relay_repair (slot, system_id, since, until, seq)
+		SELECT slot, system_id, proven_snapshot, pg_current_snapshot(), 0 FROM headgate.relay_state; `} {
+		n = 10 * (n + 1)
+		r.emit(n+1, n+10)
+		r.exec(begun + gaveUp)
+		c := r.connect()
+		_, err := c.Exec(t.Context(), `BEGIN; LOCK TABLE headgate.outbox_rest`)
+		must(t, err)
+		x = r.run(nil)
+		r.until("the relay waits for the table", func() bool {
+			return len(pgtest.Exec(t, r.db, `SELECT FROM pg_locks WHERE relation = 'headgate.outbox_rest'::regclass AND NOT granted`)) == 1
+		})
+		first := pgtest.Exec(t, r.db, `SELECT beat FROM headgate.relay_state`)[0][0]
+		r.until("the lead is renewed", func() bool {
+			return pgtest.Exec(t, r.db, `SELECT beat >= `+first+` + 4 FROM headgate.relay_state`)[0][0] == "t" || x.Status().Sessions > 1
+		})
+		_, err = c.Exec(t.Context(), `COMMIT`)
+		must(t, err)
+		r.until("all are stored", func() bool { return len(r.Stored()) >= n+10 && r.quiet() })
+		if s := x.Status().Sessions; s != 1 {
+			t.Errorf("%d sessions", s)
+		}
+		r.Verify(n + 10)
+		x.Stop()
+	}
+}
+
+// What the relay notes does not wait for a standby that is away: what others see is
+// relayed meanwhile, from the log and from the table.
+func TestStandbyAwayStopsNoRelay(t *testing.T) {
+	t.Parallel() // it has a server of its own
+	server := stalling(t, "synchronous_commit=on")
+	r := newRigOn(t, database(t, server.url), membroker.New(membroker.Config{}))
+	x := r.run(nil)
+	r.emit(1, 10)
+	x.Wait(t, 10)
+	server.stall()
+	defer server.arrive()
+	c := r.connect()
+	exec := func(sql string) {
+		t.Helper()
+		_, err := c.Exec(t.Context(), sql)
+		must(t, err)
+	}
+	exec(`SET synchronous_commit = local`)
+	for n := 11; n <= 20; n++ {
+		exec(lateEvent(n))
+	}
+	r.until("they are stored and proven", func() bool { return len(r.Stored()) >= 20 && r.allProven() })
+	x.Stop()
+	for n := 21; n <= 30; n++ {
+		exec(lateEvent(n))
+	}
+	exec(gaveUp)
+	x = r.run(nil)
+	r.until("they are read from the table", func() bool { return len(r.Stored()) >= 30 && r.quiet() })
+	r.Verify(30)
 	x.Stop()
 }
 

@@ -49,6 +49,8 @@ type session struct {
 	waiting atomic.Bool   // the reader waits for the relay to take changes
 
 	flush   atomic.Uint64 // confirmed, to be told
+	noted   atomic.Uint64 // where the last heartbeat was written, as it is kept in the database
+	leaving atomic.Bool   // all that is confirmed is told, and then noted
 	seen    atomic.Uint64 // received
 	nudge   chan struct{} // tell now
 	base    time.Time     // what elapsed counts from
@@ -232,6 +234,7 @@ func (x *session) handOver(ctx context.Context) error {
 	if target == 0 {
 		return nil
 	}
+	x.leaving.Store(true)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -18,7 +18,6 @@ type slotState struct {
 	active    *int   // pid
 	plugin    string
 	database  string
-	decoded   bool // something was read from it since the server's statistics began
 }
 
 // serves reports whether the outbox of a database can be read from the slot.
@@ -38,9 +37,9 @@ func readSlot(ctx context.Context, conn *pgx.Conn, name string) (*slotState, err
 	var s slotState
 	var confirmed *string
 	err := conn.QueryRow(ctx, `
-		SELECT confirmed_flush_lsn::text, coalesce(wal_status, ''), active_pid, coalesce(plugin, ''), coalesce(database::text, ''), coalesce(total_txns > 0, false)
-		FROM pg_replication_slots LEFT JOIN pg_stat_replication_slots USING (slot_name) WHERE slot_name = $1`, name).
-		Scan(&confirmed, &s.status, &s.active, &s.plugin, &s.database, &s.decoded)
+		SELECT confirmed_flush_lsn::text, coalesce(wal_status, ''), active_pid, coalesce(plugin, ''), coalesce(database::text, '')
+		FROM pg_replication_slots WHERE slot_name = $1`, name).
+		Scan(&confirmed, &s.status, &s.active, &s.plugin, &s.database)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -58,23 +57,22 @@ func readSlot(ctx context.Context, conn *pgx.Conn, name string) (*slotState, err
 // state is headgate.relay_state as the session found it. A proven snapshot of
 // transactions that did not begin yet is none.
 type state struct {
-	beat, provenBeat int64
-	beatLSN          pglogrepl.LSN
-	snapshot         *string
-	repair           *string
-	systemID         *string
-	timeline         *int
-	stopped          pglogrepl.LSN
+	beatLSN  pglogrepl.LSN
+	snapshot *string
+	repair   *string
+	systemID *string
+	timeline *int
+	stopped  pglogrepl.LSN
 }
 
 func (x *session) readState(ctx context.Context) (state, error) {
 	var s state
 	var beat, stopped *string
 	err := x.sql.QueryRow(ctx, `
-		SELECT beat, proven_beat, beat_lsn::text,
+		SELECT beat_lsn::text,
 		       CASE WHEN pg_snapshot_xmax(proven_snapshot) <= pg_snapshot_xmax(pg_current_snapshot()) THEN proven_snapshot::text END, repair, system_id, timeline, stopped_lsn::text
 		FROM headgate.relay_state WHERE slot = $1`, x.slot).
-		Scan(&s.beat, &s.provenBeat, &beat, &s.snapshot, &s.repair, &s.systemID, &s.timeline, &stopped)
+		Scan(&beat, &s.snapshot, &s.repair, &s.systemID, &s.timeline, &stopped)
 	if err != nil {
 		return s, sqlError("reading headgate.relay_state", err)
 	}
@@ -122,8 +120,14 @@ func (x *session) prepare(ctx context.Context) error {
 	}
 	x.repairing = reason != ""
 	if slot != nil && slot.status == "lost" {
-		if _, err := x.sql.Exec(ctx, `SELECT pg_drop_replication_slot($1)`, x.slot); err != nil {
+		tag, err := x.sql.Exec(ctx, `
+			WITH leads AS MATERIALIZED (SELECT slot FROM headgate.relay_state WHERE slot = $1 AND epoch = $2 FOR NO KEY UPDATE)
+			SELECT pg_drop_replication_slot(slot) FROM leads`, x.slot, x.epoch)
+		if err != nil {
 			return sqlError("dropping the lost slot", err)
+		}
+		if tag.RowsAffected() == 0 {
+			return errSuperseded
 		}
 		slot = nil
 	}
@@ -140,7 +144,7 @@ func (x *session) prepare(ctx context.Context) error {
 	// A snapshot of another server means nothing here, also to the next session
 	// when this one's repair is broken off.
 	_, err = x.sql.Exec(ctx, `
-		UPDATE headgate.relay_state SET system_id = $2, timeline = $3, stopped_lsn = NULL,
+		UPDATE headgate.relay_state SET system_id = $2, timeline = $3, stopped_lsn = NULL, beat_lsn = pg_current_wal_insert_lsn(),
 		       proven_snapshot = CASE WHEN coalesce(system_id, $2) = $2 THEN proven_snapshot END
 		WHERE slot = $1 AND epoch = $4`,
 		x.slot, x.systemID, x.timeline, x.epoch)
@@ -172,11 +176,8 @@ const otherSlotFix = "Leave that slot alone and give this database another: head
 // distrust returns why rows may be missing from the stream; "" when none are.
 //
 // After an orderly stop the slot stands where the relay left it, and after an
-// installation where that did. After any other
-// end it may stand behind the last heartbeat only because a relay read that: a
-// slot that nothing was read from was made since. A crash of the server ends its
-// statistics, too; then what was written since the last proven heartbeat is read
-// from the table without need.
+// installation where that did. After any other end it does not stand behind the
+// last heartbeat, since no relay tells the server more than that.
 func (x *session) distrust(st state, slot *slotState) string {
 	fresh := st.systemID == nil // no relay ever ran: the slot is the installer's
 	switch {
@@ -194,23 +195,14 @@ func (x *session) distrust(st state, slot *slotState) string {
 		return movedReason(slot.confirmed, st.stopped)
 	case fresh && st.stopped == 0:
 		return "no relay ever ran, and it is not known whether the slot is older than the events"
-	case st.stopped == 0 && st.beatLSN != 0 && slot.confirmed > st.beatLSN && (!slot.decoded || st.beat > st.provenBeat && x.passedBeat(st, slot)):
-		return "the slot was moved or made anew: it stands behind a heartbeat that no relay has seen"
+	case st.stopped == 0 && st.beatLSN != 0 && slot.confirmed > st.beatLSN:
+		return "the slot was moved or made anew: it stands behind a heartbeat, where no relay has left it"
 	}
 	return ""
 }
 
 func movedReason(at, left pglogrepl.LSN) string {
 	return fmt.Sprintf("the slot was moved or made anew: it stands at %s, the relay left it at %s", at, left)
-}
-
-// passedBeat reports whether the slot is past the last heartbeat although that
-// was never proven, which this relay's own confirmations cannot do: a mark is
-// proven before anything behind it is confirmed. beat_lsn is a position before
-// the heartbeat's commit, so that the end of the record is a little later.
-func (x *session) passedBeat(st state, slot *slotState) bool {
-	const heartbeatBytes = 64 << 10
-	return slot.confirmed > st.beatLSN+heartbeatBytes
 }
 
 func (x *session) setRepair(ctx context.Context, reason string) error {

@@ -70,6 +70,12 @@ func (r *rig) dropSlot(anew bool) {
 func TestTrap16SlotDroppedOrMadeAnew(t *testing.T) {
 	const gone, moved, behind = "the slot is gone: it was dropped", "the slot was moved or made anew: it stands at", "the slot was moved or made anew: it stands behind a heartbeat"
 	dropped, anew, alone := func(r *rig) { r.dropSlot(false) }, func(r *rig) { r.dropSlot(true) }, func(*rig) {}
+	ahead := func(r *rig) { r.exec(`SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())`, r.slotName()) }
+	read := func(r *rig) {
+		r.dropSlot(true)
+		r.exec(`SELECT pg_logical_emit_message(true, 'theirs', 'x')`)
+		r.exec(`SELECT count(*) FROM pg_logical_slot_get_binary_changes($1, NULL, NULL, 'proto_version', '1', 'publication_names', 'headgate_outbox')`, r.slotName())
+	}
 	for _, c := range []struct {
 		name, want string
 		end        func(relay.Source) relay.Source
@@ -79,6 +85,9 @@ func TestTrap16SlotDroppedOrMadeAnew(t *testing.T) {
 		{"made anew after an orderly stop", moved, nil, anew},
 		{"dropped after a kill", gone, relaytest.HastyEnd, dropped},
 		{"made anew after a kill", behind, relaytest.HastyEnd, anew},
+		{"made anew and read from after a kill", behind, relaytest.HastyEnd, read},
+		{"moved after an orderly stop", moved, nil, ahead},
+		{"moved after a kill", behind, relaytest.HastyEnd, ahead},
 		{"left alone after an orderly stop", "", nil, alone},
 		{"left alone after a kill", "", relaytest.HastyEnd, alone},
 	} {

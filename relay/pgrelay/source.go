@@ -116,7 +116,7 @@ func (x *session) connect(ctx context.Context) error {
 	if x.sql, err = connectSQL(ctx, x.cfg.URL); err != nil {
 		return unreachable(err)
 	}
-	if err := trustNoPath(ctx, x.sql); err != nil {
+	if err := ready(ctx, x.sql); err != nil {
 		return err
 	}
 	if x.server, err = checkServer(ctx, x.sql); err != nil {
@@ -130,9 +130,6 @@ func (x *session) connect(ctx context.Context) error {
 		x.cfg.Log.WarnContext(ctx, "outbox was prepared by an older version; run headgate outbox init", "revision", have.revision, "newest", Revision)
 	}
 	x.slot, x.revision = have.slot, have.revision
-	if _, err := x.sql.Exec(ctx, keepDurable); err != nil {
-		return sqlError("making statements durable", err)
-	}
 	var timeout int64 // in milliseconds; 0 is none
 	var there time.Time
 	asked := x.cfg.Now()
@@ -148,6 +145,21 @@ func (x *session) connect(ctx context.Context) error {
 	x.repl, id, err = connectReplication(ctx, x.cfg.URL)
 	x.systemID, x.timeline = id.SystemID, int(id.Timeline)
 	return err
+}
+
+// limitless ends the limit on transactions. Servers before 17 have none, and refuse
+// a connection that names it.
+const limitless = `SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name = 'transaction_timeout'`
+
+// ready prepares a connection of the relay's own for its statements.
+func ready(ctx context.Context, conn *pgx.Conn) error {
+	if err := trustNoPath(ctx, conn); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, keepDurable); err != nil {
+		return sqlError("making statements durable", err)
+	}
+	return nil
 }
 
 // trustNoPath makes names without a schema those of the server itself: another
@@ -172,7 +184,15 @@ func connectSQL(ctx context.Context, url string) (*pgx.Conn, error) {
 	}
 	fixForm(cfg.RuntimeParams)
 	cfg.ConnectTimeout = cmp.Or(cfg.ConnectTimeout, reachWithin)
-	return pgx.ConnectConfig(ctx, cfg)
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Exec(ctx, limitless); err != nil {
+		leave(conn)
+		return nil, err
+	}
+	return conn, nil
 }
 
 // fixForm settles the form of values, and what else a connection's own settings
@@ -213,7 +233,9 @@ func connectReplication(ctx context.Context, url string) (*pgconn.PgConn, pglogr
 	}
 	id, err := pglogrepl.IdentifySystem(ctx, conn)
 	if err == nil {
-		return conn, id, nil
+		if _, err = conn.Exec(ctx, limitless).ReadAll(); err == nil { // others may lead for long
+			return conn, id, nil
+		}
 	}
 	_ = conn.Conn().Close() // of no use
 	if sqlState(err) == "42601" {

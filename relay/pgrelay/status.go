@@ -65,8 +65,14 @@ func (x *session) statuses(ctx context.Context) error {
 	}
 }
 
+// sendStatus tells how far everything is done, but never past where
+// the last heartbeat was written that the database keeps, except at the end, which
+// is noted: so a slot that stands behind it was moved by somebody else.
 func (x *session) sendStatus() error {
 	flush := pglogrepl.LSN(x.flush.Load())
+	if !x.leaving.Load() {
+		flush = min(flush, pglogrepl.LSN(x.noted.Load()))
+	}
 	// A server that decodes a large transaction says nothing by itself: its
 	// answer tells how far it has come.
 	ask := x.elapsed()-x.movedAt.Load() > int64(x.cfg.Beat)

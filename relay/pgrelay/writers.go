@@ -243,12 +243,18 @@ func (x *session) logEnd(ctx context.Context) (pglogrepl.LSN, error) {
 // were rolled back. Of one that was not the table is read, as by a session that
 // begins anew, in the order of the numbers.
 func (x *session) without(ctx context.Context, w *writers) error {
-	ctx, cancel := context.WithTimeout(ctx, connectWithin)
-	defer cancel()
+	x.waiting.Store(true) // to look at the whole table may take long
+	defer func() {
+		x.moved() // the log was not at fault
+		x.waiting.Store(false)
+	}()
+	table, err := x.beside(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave(table)
 	var wrote bool
-	x.sqlMu.Lock()
-	err := x.sql.QueryRow(ctx, `SELECT EXISTS (SELECT FROM headgate.outbox WHERE xid::xid::text::bigint = ANY ($1))`, numbers(w.ended)).Scan(&wrote)
-	x.sqlMu.Unlock()
+	err = table.QueryRow(ctx, `SELECT EXISTS (SELECT FROM headgate.outbox WHERE xid::xid::text::bigint = ANY ($1))`, numbers(w.ended)).Scan(&wrote)
 	if err != nil {
 		return sqlError("looking for rows that the log does not have", err)
 	}

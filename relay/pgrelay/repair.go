@@ -30,6 +30,7 @@ type stretch struct {
 	until     string
 	low, high int64
 	restored  int64           // of a whole table: up to it rows are of another server, and read as they are seen
+	sending   *sending        // as of until; nil: not known
 	open      map[uint32]bool // who wrote before it began and had not ended
 }
 
@@ -58,7 +59,7 @@ func (x *session) repair(ctx context.Context) error {
 		if err := x.pass(ctx, p); err != nil {
 			return err
 		}
-		if err := x.push(ctx, relay.Change{Kind: relay.Beat, Mark: relay.Mark{Number: repairMark, Text: p.until}}); err != nil {
+		if err := x.push(ctx, relay.Change{Kind: relay.Beat, Mark: relay.Mark{Number: repairMark, Text: proofOf(p.until, p.sending)}}); err != nil {
 			return err
 		}
 		select {
@@ -114,16 +115,19 @@ func (x *session) nextPass(ctx context.Context) (*stretch, error) {
 		return nil, err
 	}
 	p := &stretch{since: x.snapshot, open: open}
+	var sends *string
 	x.sqlMu.Lock()
 	defer x.sqlMu.Unlock()
-	err = x.sql.QueryRow(ctx, `SELECT pg_current_snapshot()::text, coalesce(min(seq), 0), coalesce(max(seq), -1),
-		       coalesce(max(seq) FILTER (WHERE NOT pg_visible_in_snapshot(xid, pg_current_snapshot())), -9223372036854775808) FROM headgate.outbox`).Scan(&p.until, &p.low, &p.high, &p.restored)
+	err = x.sql.QueryRow(ctx, `SELECT pg_current_snapshot()::text, `+selectSending+`, coalesce(min(seq), 0), coalesce(max(seq), -1),
+		       coalesce(max(seq) FILTER (WHERE NOT pg_visible_in_snapshot(xid, pg_current_snapshot())), -9223372036854775808) FROM headgate.outbox`).Scan(&p.until, &sends, &p.low, &p.high, &p.restored)
 	if err != nil {
 		return nil, sqlError("reading the outbox", err)
 	}
 	if err := x.harden(ctx); err != nil {
 		return nil, err
 	}
+	p.sending = sendingOf(sends)
+	x.sends = p.sending
 	if p.since != nil {
 		p.restored = math.MinInt64 // the first repair on this server has read them
 	}

@@ -261,6 +261,9 @@ func (x *session) window(ctx context.Context, from, before int64, p *stretch) (s
 		}
 		x.sqlMu.Lock()
 		rows, err := readRows(ctx, x.sql, between, sizes[0].seq, sizes[n-1].seq+1, p.since, p.until, p.restored)
+		if untold(err) {
+			rows, err = readOneByOne(ctx, x.sql, sizes[:n], p)
+		}
 		x.sqlMu.Unlock()
 		if err != nil {
 			return false, err
@@ -349,19 +352,27 @@ func readRows(ctx context.Context, conn *pgx.Conn, where string, args ...any) ([
 	return collectRows(rows)
 }
 
+func scanStored(rows pgx.Rows) (*stored, error) {
+	var s stored
+	into := make([]any, 0, columnCount+1)
+	for i := range s.values {
+		into = append(into, &s.values[i])
+	}
+	if err := rows.Scan(append(into, &s.bytes)...); err != nil {
+		return nil, sqlError("reading the outbox", err)
+	}
+	return &s, nil
+}
+
 func collectRows(rows pgx.Rows) ([]*relay.Row, error) {
 	defer rows.Close()
 	var all []*relay.Row
 	for rows.Next() {
-		var s stored
-		into := make([]any, 0, columnCount+1)
-		for i := range s.values {
-			into = append(into, &s.values[i])
+		s, err := scanStored(rows)
+		if err != nil {
+			return nil, err
 		}
-		if err := rows.Scan(append(into, &s.bytes)...); err != nil {
-			return nil, sqlError("reading the outbox", err)
-		}
-		all = append(all, rowOf(&s, time.Time{}))
+		all = append(all, rowOf(s, time.Time{}))
 	}
 	if err := rows.Err(); err != nil {
 		return nil, sqlError("reading the outbox", err)

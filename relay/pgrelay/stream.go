@@ -126,6 +126,9 @@ func (x *session) refused(ctx context.Context, e *pgconn.PgError) error {
 	if e.Code == undefinedFunction && !x.src.asText.Swap(true) {
 		return fmt.Errorf("pgrelay: the stream is read as text from now on: %w", sqlError("reading the log", e))
 	}
+	if untold(e) {
+		return x.untoldInLog(ctx)
+	}
 	if e.Code != undefinedObject {
 		return sqlError("reading the log", e)
 	}

@@ -247,8 +247,10 @@ func (r *rig) youngPublication() {
 	r.emit(21, 30)
 }
 
+// On a server of its own: a new slot takes over how far the others look back, and
+// beside one that lags behind looks older than it is.
 func TestTrap31DoctorFindsAYoungPublication(t *testing.T) {
-	r := newRig(t, pgtest.URL(t))
+	r := newRig(t, pgtest.Start(t, "wal_level=logical").URL())
 	if f := r.findings("younger"); len(f) > 0 {
 		t.Fatalf("the doctor says of what init made: %+v", f)
 	}

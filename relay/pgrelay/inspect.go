@@ -194,6 +194,12 @@ var checks = [...]check{
 		"Stop the relay, drop the slot, run the relay: it makes it anew, as one that standbys keep, and repairs from the table.",
 	},
 	{
+		// The setting came with PostgreSQL 17.
+		"warning", `SELECT 'commits wait for ' || quote_literal(current_setting('synchronous_standby_names')) || ', and the log tells them before: after a failover an event may be published whose transaction is lost'
+			WHERE current_setting('synchronous_standby_names') <> '' AND coalesce(current_setting('synchronized_standby_slots', true), '') = ''`,
+		"PostgreSQL 17 and newer: name the physical slot of the standby in synchronized_standby_slots. Before it: let consumers bear such an event.",
+	},
+	{
 		"warning", `SELECT sum(bit_count(bits)) || ' row(s) of role ' || role || ' are set aside: ' || CASE WHEN roots THEN 'the principal is beyond its rate of roots' ELSE 'they wait for the quarantine, or for a rate' END
 			FROM headgate.outbox_aside GROUP BY role, roots ORDER BY role`,
 		"Nothing, if the rate is meant: they go out at that rate, and others are not held up. Else raise roots.rate of the principal, or see what writes so much.",

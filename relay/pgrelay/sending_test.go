@@ -99,3 +99,16 @@ func TestDoctorNamesWhatHidesRows(t *testing.T) {
 		t.Errorf("the doctor says %v", fmt.Sprint(f))
 	}
 }
+
+func TestDoctorNamesStandbysThatHearLater(t *testing.T) {
+	r := newRig(t, pgtest.Start(t, "wal_level=logical").URL())
+	const said = "the log tells them before"
+	if f := r.findings(said); len(f) > 0 {
+		t.Errorf("the doctor says of a server without standbys: %+v", f)
+	}
+	r.exec(`ALTER SYSTEM SET synchronous_standby_names = 'elsewhere'`)
+	r.exec(`SELECT pg_reload_conf()`)
+	r.until("the doctor says so", func() bool { f := r.findings(said); return len(f) == 1 && f[0].Severity == "warning" })
+	r.exec(`ALTER SYSTEM RESET synchronous_standby_names`)
+	r.exec(`SELECT pg_reload_conf()`)
+}

@@ -67,7 +67,7 @@ func refusal(err error) error {
 	}
 	code := headgate.CodeUnavailable
 	switch e.Code {
-	case "HG101", "HG103":
+	case "HG101", "HG103", "HG113":
 		code = headgate.CodeBadEnvelope
 	case "HG102":
 		code = headgate.CodeTooLarge

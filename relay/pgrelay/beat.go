@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/relay"
@@ -46,7 +47,7 @@ func (x *session) beat(ctx context.Context) error {
 		  UPDATE headgate.relay_state SET renewed = clock_timestamp(), beat = beat + 1, beat_lsn = pg_current_wal_insert_lsn()
 		  WHERE slot = $1 AND epoch = $2 RETURNING beat, beat_lsn
 		), m AS (
-		  SELECT pg_logical_emit_message(true, $3, json_build_object('slot', $1::text, 'beat', beat, 'snapshot', pg_current_snapshot()::text, 'nth', $5::bigint, 'token', $6::text, 'at', $4::bigint)::text), beat_lsn FROM b
+		  SELECT pg_logical_emit_message(true, $3, json_build_object('slot', $1::text, 'beat', beat, 'snapshot', pg_current_snapshot()::text, 'nth', $5::bigint, 'token', $6::text, 'at', $4::bigint, 'sending', `+selectSending+`::json)::text), beat_lsn FROM b
 		)
 		SELECT coalesce(pg_current_wal_lsn() - r.restart_lsn, 0)::bigint, coalesce(r.safe_wal_size, -1), coalesce(r.wal_status, ''),
 		       (pg_current_wal_lsn() - '0/0')::bigint, (m.beat_lsn - '0/0')::bigint, clock_timestamp()
@@ -213,14 +214,20 @@ func (x *session) Prove(ctx context.Context, m relay.Mark) error {
 	if m.Number == partMark {
 		return x.noteProgress(ctx, m)
 	}
-	also := ""
+	snapshot, sending, _ := strings.Cut(m.Text, " ")
+	also, and := "", ""
+	args := []any{x.slot, x.epoch, snapshot, m.Number}
+	if sending != "" && x.revision >= sendingRevision {
+		and = ", proven_sending = $5"
+		args = append(args, sending)
+	}
 	if m.Number == repairMark && x.revision >= progressRevision {
 		also = `WITH gone AS (DELETE FROM headgate.relay_repair r USING headgate.relay_state s WHERE r.slot = $1 AND s.slot = $1 AND s.epoch = $2)`
 	}
 	x.sqlMu.Lock()
 	tag, err := x.sql.Exec(ctx, also+`
-		UPDATE headgate.relay_state SET proven_snapshot = $3::pg_snapshot, proven = clock_timestamp(), proven_beat = CASE WHEN $4::bigint > 0 THEN $4 ELSE proven_beat END
-		WHERE slot = $1 AND epoch = $2`, x.slot, x.epoch, m.Text, m.Number)
+		UPDATE headgate.relay_state SET proven_snapshot = $3::pg_snapshot, proven = clock_timestamp(), proven_beat = CASE WHEN $4::bigint > 0 THEN $4 ELSE proven_beat END`+and+`
+		WHERE slot = $1 AND epoch = $2`, args...)
 	x.sqlMu.Unlock()
 	if err != nil {
 		return sqlError("proving a heartbeat", err)

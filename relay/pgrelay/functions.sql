@@ -17,6 +17,17 @@ BEGIN
   RETURN nullif(mark, '');
 END $$;
 
+-- Refuses text of the database's encoding that UTF-8 has no sign for, and the name
+-- of a role that was made in a database of another one: it could not be published.
+CREATE OR REPLACE FUNCTION headgate.check_text(texts text) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM convert_to(texts, 'UTF8');
+EXCEPTION WHEN untranslatable_character OR character_not_in_repertoire THEN
+  RAISE EXCEPTION 'headgate: an attribute of the event, or the name of the role, has a character that UTF-8 has not'
+    USING ERRCODE = 'HG113', HINT = 'Remove it: events are UTF-8.';
+END $$;
+
 -- The events are judged by the node; here only what no event may have is
 -- refused, so that the transaction that wrote it fails.
 CREATE OR REPLACE FUNCTION headgate.emit_event(
@@ -38,6 +49,9 @@ BEGIN
      OR octet_length(key) > 4096 OR octet_length(attributes::text) > 32768 THEN
     RAISE EXCEPTION 'headgate: an attribute of the event is longer than allowed'
       USING ERRCODE = 'HG103', HINT = 'id 256, source 1024, subject and key 4096 bytes.';
+  END IF;
+  IF current_setting('server_encoding') <> 'UTF8' OR octet_length(session_user::text) <> length(session_user::text) THEN
+    PERFORM headgate.check_text(concat_ws(' ', session_user::text, id, source, subject, key, attributes::text));
   END IF;
   INSERT INTO headgate.outbox (id, role, type, source, subject, key, attributes, cause, data)
   VALUES (id, session_user, type, nullif(source, ''), nullif(subject, ''), nullif(key, ''), attributes, headgate.cause(), data);
@@ -136,6 +150,9 @@ BEGIN
       '\U0001fffe-\U0001ffff\U0002fffe-\U0002ffff\U0003fffe-\U0003ffff\U0004fffe-\U0004ffff\U0005fffe-\U0005ffff\U0006fffe-\U0006ffff'
       '\U0007fffe-\U0007ffff\U0008fffe-\U0008ffff\U0009fffe-\U0009ffff\U000afffe-\U000affff\U000bfffe-\U000bffff'
       '\U000cfffe-\U000cffff\U000dfffe-\U000dffff\U000efffe-\U000effff\U000ffffe-\U000fffff\U0010fffe-\U0010ffff]') THEN subject := NULL; END IF;
+  IF octet_length(session_user::text) <> length(session_user::text) THEN
+    PERFORM headgate.check_text(session_user::text); -- the rest is in the data
+  END IF;
   INSERT INTO headgate.outbox (id, role, type, subject, key, cause, origin, data)
   VALUES (headgate.new_id(), session_user, TG_ARGV[1] || '.' || verb, subject, TG_ARGV[0] || ' ' || md5(keys::text), headgate.cause(), 'change', data);
   RETURN NULL;
@@ -254,7 +271,7 @@ BEGIN
   RETURN dropped;
 END $$;
 
-REVOKE ALL ON FUNCTION headgate.cause(), headgate.emit_event(text, text, text, text, text, jsonb, bytea), headgate.new_id(),
+REVOKE ALL ON FUNCTION headgate.cause(), headgate.check_text(text), headgate.emit_event(text, text, text, text, text, jsonb, bytea), headgate.new_id(),
   headgate.emit(text, jsonb, text, text), headgate.set_cause(text), headgate.as_json(), headgate.capture(), headgate.refuse_truncate(),
   headgate.watch(regclass, text), headgate.unwatch(regclass), headgate.maintain(interval) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION headgate.emit(text, jsonb, text, text), headgate.set_cause(text), headgate.new_id(),

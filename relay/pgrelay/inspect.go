@@ -151,6 +151,16 @@ var checks = [...]check{
 		"ALTER PUBLICATION headgate_outbox SET (publish = 'insert', publish_via_partition_root = true);",
 	},
 	{
+		"error", `SELECT 'the partition ' || inhrelid::regclass || ' of the outbox is unlogged: the log has no row of it, and a crash empties it'
+			FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid WHERE inhparent = 'headgate.outbox'::regclass AND c.relpersistence <> 'p'`,
+		"ALTER TABLE … SET LOGGED; the relay reads its rows from the table.",
+	},
+	{
+		"error", `SELECT 'row level security is on for ' || c.oid::regclass || ': a relay whose role is not the owner cannot repair'
+			FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'headgate' AND c.relkind IN ('r', 'p') AND (c.relrowsecurity OR c.relforcerowsecurity)`,
+		"ALTER TABLE … DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY; the rights of schema headgate are grants.",
+	},
+	{
 		"warning", `SELECT 'the publication headgate_outbox is younger than what the slot ' || s.slot_name || ' has yet to read'
 			FROM pg_publication p, pg_replication_slots s JOIN headgate.installation i ON i.slot = s.slot_name
 			WHERE p.pubname = 'headgate_outbox' AND s.database = current_database() AND age(p.xmin) <= age(s.catalog_xmin)`,
@@ -182,6 +192,12 @@ var checks = [...]check{
 		"warning", `SELECT 'no standby keeps the slot ' || slot_name || ', which was made without failover' FROM pg_replication_slots s JOIN headgate.installation i ON i.slot = s.slot_name
 			WHERE to_jsonb(s) ->> 'failover' = 'false' AND EXISTS (SELECT FROM pg_replication_slots WHERE slot_type = 'physical')`,
 		"Stop the relay, drop the slot, run the relay: it makes it anew, as one that standbys keep, and repairs from the table.",
+	},
+	{
+		// The setting came with PostgreSQL 17.
+		"warning", `SELECT 'commits wait for ' || quote_literal(current_setting('synchronous_standby_names')) || ', and the log tells them before: after a failover an event may be published whose transaction is lost'
+			WHERE current_setting('synchronous_standby_names') <> '' AND coalesce(current_setting('synchronized_standby_slots', true), '') = ''`,
+		"PostgreSQL 17 and newer: name the physical slot of the standby in synchronized_standby_slots. Before it: let consumers bear such an event.",
 	},
 	{
 		"warning", `SELECT sum(bit_count(bits)) || ' row(s) of role ' || role || ' are set aside: ' || CASE WHEN roots THEN 'the principal is beyond its rate of roots' ELSE 'they wait for the quarantine, or for a rate' END

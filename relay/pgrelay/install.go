@@ -21,7 +21,7 @@ const SchemaVersion = 1
 // Revision is that of the functions beside them, raised with every change of
 // what Install makes. Relays and writers of every revision work with those of
 // every other; [Install] brings a database up to it.
-const Revision = 8
+const Revision = 9
 
 // Publication is the name of the publication that the relay reads.
 const Publication = "headgate_outbox"

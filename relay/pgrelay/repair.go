@@ -30,6 +30,7 @@ type stretch struct {
 	until     string
 	low, high int64
 	restored  int64           // of a whole table: up to it rows are of another server, and read as they are seen
+	sending   *sending        // as of until; nil: not known
 	open      map[uint32]bool // who wrote before it began and had not ended
 }
 
@@ -64,7 +65,7 @@ func (x *session) repair(ctx context.Context) error {
 		if err := x.pass(ctx, table, p); err != nil {
 			return err
 		}
-		if err := x.push(ctx, relay.Change{Kind: relay.Beat, Mark: relay.Mark{Number: repairMark, Text: p.until}}); err != nil {
+		if err := x.push(ctx, relay.Change{Kind: relay.Beat, Mark: relay.Mark{Number: repairMark, Text: proofOf(p.until, p.sending)}}); err != nil {
 			return err
 		}
 		select {
@@ -118,14 +119,17 @@ func (x *session) nextPass(ctx context.Context, table *pgx.Conn) (*stretch, erro
 		return nil, err
 	}
 	p := &stretch{since: x.snapshot, open: open}
-	err = table.QueryRow(ctx, `SELECT pg_current_snapshot()::text, coalesce(min(seq), 0), coalesce(max(seq), -1),
-		       coalesce(max(seq) FILTER (WHERE NOT pg_visible_in_snapshot(xid, pg_current_snapshot())), -9223372036854775808) FROM headgate.outbox`).Scan(&p.until, &p.low, &p.high, &p.restored)
+	var sends *string
+	err = table.QueryRow(ctx, `SELECT pg_current_snapshot()::text, `+selectSending+`, coalesce(min(seq), 0), coalesce(max(seq), -1),
+		       coalesce(max(seq) FILTER (WHERE NOT pg_visible_in_snapshot(xid, pg_current_snapshot())), -9223372036854775808) FROM headgate.outbox`).Scan(&p.until, &sends, &p.low, &p.high, &p.restored)
 	if err != nil {
 		return nil, sqlError("reading the outbox", err)
 	}
 	if err := x.harden(ctx); err != nil {
 		return nil, err
 	}
+	p.sending = sendingOf(sends)
+	x.sends = p.sending
 	if p.since != nil {
 		p.restored = math.MinInt64 // the first repair on this server has read them
 	}
@@ -258,6 +262,9 @@ func (x *session) window(ctx context.Context, table *pgx.Conn, from, before int6
 			n++
 		}
 		rows, err := readRows(ctx, table, between, sizes[0].seq, sizes[n-1].seq+1, p.since, p.until, p.restored)
+		if untold(err) {
+			rows, err = readOneByOne(ctx, table, sizes[:n], p)
+		}
 		if err != nil {
 			return false, err
 		}
@@ -345,19 +352,27 @@ func readRows(ctx context.Context, conn *pgx.Conn, where string, args ...any) ([
 	return collectRows(rows)
 }
 
+func scanStored(rows pgx.Rows) (*stored, error) {
+	var s stored
+	into := make([]any, 0, columnCount+1)
+	for i := range s.values {
+		into = append(into, &s.values[i])
+	}
+	if err := rows.Scan(append(into, &s.bytes)...); err != nil {
+		return nil, sqlError("reading the outbox", err)
+	}
+	return &s, nil
+}
+
 func collectRows(rows pgx.Rows) ([]*relay.Row, error) {
 	defer rows.Close()
 	var all []*relay.Row
 	for rows.Next() {
-		var s stored
-		into := make([]any, 0, columnCount+1)
-		for i := range s.values {
-			into = append(into, &s.values[i])
+		s, err := scanStored(rows)
+		if err != nil {
+			return nil, err
 		}
-		if err := rows.Scan(append(into, &s.bytes)...); err != nil {
-			return nil, sqlError("reading the outbox", err)
-		}
-		all = append(all, rowOf(&s, time.Time{}))
+		all = append(all, rowOf(s, time.Time{}))
 	}
 	if err := rows.Err(); err != nil {
 		return nil, sqlError("reading the outbox", err)

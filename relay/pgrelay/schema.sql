@@ -57,6 +57,7 @@ CREATE TABLE headgate.relay_state (
   proven_beat     bigint NOT NULL DEFAULT 0,
   proven_snapshot pg_snapshot,
   proven          timestamptz,
+  proven_sending  text, -- what decided, as of proven_snapshot, whether the log sends rows
   repair          text, -- why the slot cannot be trusted alone; null: it can
   system_id       text,
   timeline        integer,

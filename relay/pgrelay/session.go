@@ -35,6 +35,7 @@ type session struct {
 	advanced  atomic.Bool
 	missed    map[int64]uint64 // rows set aside that cannot be seen, and the transactions before which they were written
 	proven    chan relay.Mark  // a proven repair
+	sends     *sending         // as of the last heartbeat, or what the database has of the last proof; the reader's
 	writers   *writers         // for whom the repair waits while the stream runs; the reader's
 
 	secret   [32]byte     // of the heartbeats, which it alone can tell

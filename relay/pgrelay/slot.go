@@ -63,19 +63,22 @@ type state struct {
 	systemID *string
 	timeline *int
 	stopped  pglogrepl.LSN
+	sends    *sending // as of the snapshot
 }
 
 func (x *session) readState(ctx context.Context) (state, error) {
 	var s state
-	var beat, stopped *string
+	var beat, stopped, sends *string
 	err := x.sql.QueryRow(ctx, `
 		SELECT beat_lsn::text,
-		       CASE WHEN pg_snapshot_xmax(proven_snapshot) <= pg_snapshot_xmax(pg_current_snapshot()) THEN proven_snapshot::text END, repair, system_id, timeline, stopped_lsn::text
-		FROM headgate.relay_state WHERE slot = $1`, x.slot).
-		Scan(&beat, &s.snapshot, &s.repair, &s.systemID, &s.timeline, &stopped)
+		       CASE WHEN pg_snapshot_xmax(proven_snapshot) <= pg_snapshot_xmax(pg_current_snapshot()) THEN proven_snapshot::text END, repair, system_id, timeline, stopped_lsn::text,
+		       to_jsonb(s) ->> 'proven_sending' -- since revision 9
+		FROM headgate.relay_state s WHERE slot = $1`, x.slot).
+		Scan(&beat, &s.snapshot, &s.repair, &s.systemID, &s.timeline, &stopped, &sends)
 	if err != nil {
 		return s, sqlError("reading headgate.relay_state", err)
 	}
+	s.sends = sendingOf(sends)
 	for _, p := range []struct {
 		text *string
 		lsn  *pglogrepl.LSN
@@ -104,9 +107,15 @@ func (x *session) prepare(ctx context.Context) error {
 	if slot != nil && !slot.serves(x.sql.Config().Database) {
 		return slotOfOthers(x.slot, slot)
 	}
+	x.sends = st.sends
 	reason := x.distrust(st, slot)
 	if st.repair != nil && reason == "" {
 		reason = *st.repair
+	}
+	if reason == "" { // so that nothing from the log goes before what it has not
+		if reason, err = x.changedMeanwhile(ctx); err != nil {
+			return err
+		}
 	}
 	if reason != "" {
 		x.cfg.Log.WarnContext(ctx, "outbox is repaired from its table", "slot", x.slot, "reason", reason)

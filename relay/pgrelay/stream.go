@@ -126,6 +126,9 @@ func (x *session) refused(ctx context.Context, e *pgconn.PgError) error {
 	if e.Code == undefinedFunction && !x.src.asText.Swap(true) {
 		return fmt.Errorf("pgrelay: the stream is read as text from now on: %w", sqlError("reading the log", e))
 	}
+	if untold(e) {
+		return x.untoldInLog(ctx)
+	}
 	if e.Code != undefinedObject {
 		return sqlError("reading the log", e)
 	}
@@ -183,8 +186,14 @@ func (x *session) take(ctx context.Context, d *decoder, data []byte) error {
 		if err != nil || c.Kind == 0 {
 			return err
 		}
-		if c.Kind == relay.Beat && !x.ours(ctx, &c.Mark) {
-			return nil
+		if c.Kind == relay.Beat {
+			now := x.ours(ctx, &c.Mark)
+			if now == nil {
+				return nil
+			}
+			if err := x.sendsAll(ctx, now); err != nil {
+				return err
+			}
 		}
 		return x.deliver(ctx, d, c)
 	}
@@ -200,12 +209,13 @@ const beatBytes = 4 << 20
 
 // beat is the content of a heartbeat.
 type beat struct {
-	Slot     string `json:"slot"`
-	Beat     int64  `json:"beat"`
-	Snapshot string `json:"snapshot"`
-	Nth      int64  `json:"nth"` // of the session's heartbeats
-	Token    string `json:"token"`
-	At       int64  `json:"at"` // elapsed in the session
+	Slot     string  `json:"slot"`
+	Beat     int64   `json:"beat"`
+	Snapshot string  `json:"snapshot"`
+	Nth      int64   `json:"nth"` // of the session's heartbeats
+	Token    string  `json:"token"`
+	At       int64   `json:"at"` // elapsed in the session
+	Sending  sending `json:"sending"`
 }
 
 // snapshotText is the form of a pg_snapshot.
@@ -220,10 +230,11 @@ func (x *session) token(nth int64) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// ours fills in a mark from its message, if this session wrote it. Heartbeats of
+// ours fills in a mark from its message, if this session wrote it, and returns
+// what was sent when it did; nil: it did not. Heartbeats of
 // earlier sessions prove nothing that the next own one does not, and pass by as
 // everything else that bears the prefix. Only the reader calls it.
-func (x *session) ours(ctx context.Context, m *relay.Mark) bool {
+func (x *session) ours(ctx context.Context, m *relay.Mark) *sending {
 	var b beat
 	own := len(m.Text) <= beatBytes && json.Unmarshal([]byte(m.Text), &b) == nil && b.Slot == x.slot &&
 		b.Nth > x.returned && b.Nth <= x.sent.Load() && hmac.Equal([]byte(b.Token), []byte(x.token(b.Nth)))
@@ -232,12 +243,20 @@ func (x *session) ours(ctx context.Context, m *relay.Mark) bool {
 			x.strange = true
 			x.cfg.Log.DebugContext(ctx, "heartbeats in the log that are not this session's are passed over", "slot", x.slot)
 		}
-		return false
+		return nil
 	}
 	x.returned = b.Nth
 	x.roundTrip.Store(x.elapsed() - b.At)
-	*m = relay.Mark{Number: b.Beat, Text: b.Snapshot}
-	return true
+	*m = relay.Mark{Number: b.Beat, Text: proofOf(b.Snapshot, &b.Sending)}
+	return &b.Sending
+}
+
+// proofOf is the text of a mark: the snapshot, and what was sent as of it.
+func proofOf(snapshot string, s *sending) string {
+	if s == nil {
+		return snapshot
+	}
+	return snapshot + " " + s.text()
 }
 
 // decoder reads pgoutput, protocol version 1 (PostgreSQL documentation, 55.9).

@@ -378,6 +378,8 @@ func TestTrap22RowsByRawSQL(t *testing.T) {
 	}
 }
 
+// None of it writes the partitions anew, which would be read from the table: see
+// sending.
 func TestTrap23DDLInMidStream(t *testing.T) {
 	r := newRig(t, pgtest.URL(t))
 	x := r.run(nil)
@@ -386,7 +388,7 @@ func TestTrap23DDLInMidStream(t *testing.T) {
 	r.emit(2, 2)
 	r.exec(`ALTER TABLE headgate.outbox RENAME COLUMN later TO after`)
 	r.emit(3, 3)
-	r.exec(`ALTER TABLE headgate.outbox ALTER COLUMN after TYPE varchar(50)`)
+	r.exec(`ALTER TABLE headgate.outbox ALTER COLUMN after TYPE varchar`)
 	r.emit(4, 4)
 	c := r.connect()
 	ctx := context.Background()
@@ -398,7 +400,7 @@ func TestTrap23DDLInMidStream(t *testing.T) {
 		`ALTER TABLE headgate.outbox ADD COLUMN more int`,
 		`SELECT headgate.emit('order.placed', '{"n":6}', 'k6')`,
 		`ALTER TABLE headgate.outbox DROP COLUMN other`,
-		`ALTER TABLE headgate.outbox ALTER COLUMN subject TYPE varchar(5000)`,
+		`ALTER TABLE headgate.outbox ALTER COLUMN subject TYPE varchar`,
 		`SELECT headgate.emit('order.placed', '{"n":7}', 'k0')`,
 	} {
 		_, err := tx.Exec(ctx, sql)

@@ -25,3 +25,5 @@ DO $$ BEGIN
     ALTER TABLE headgate.outbox ADD CONSTRAINT outbox_data_check CHECK (octet_length(data) <= 6291456) NOT VALID;
   END IF;
 END $$;
+-- From before revision 9.
+ALTER TABLE headgate.relay_state ADD COLUMN IF NOT EXISTS proven_sending text;

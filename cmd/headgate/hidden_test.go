@@ -33,8 +33,11 @@ func TestWhatIsHiddenStaysHidden(t *testing.T) {
 		}
 		for _, db := range given {
 			for _, command := range [][]string{
-				{"lease", "fence-table", db, "t", "--resource", "r/{id}", "--dry-run"}, {"lease", "fence-table", db, "t", "--create"},
-				{"doctor", "--fencing", db}, {"outbox", "status", "--url", db}, {"inbox", "status", "--url", db},
+				{"lease", "fence-table", db, "t", "--resource", "r/{id}", "--dry-run"},
+				{"lease", "fence-table", db, "t", "--create"},
+				{"doctor", "--fencing", db},
+				{"outbox", "status", "--url", db},
+				{"inbox", "status", "--url", db},
 			} {
 				if code, said := runs(t, command...); code == 0 || strings.Contains(said, "geheim") {
 					t.Errorf("%s of %q: exit %d: %s", command, secret, code, said)
@@ -85,9 +88,16 @@ func TestSilentServerIsGivenUp(t *testing.T) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, command := range [][]string{
-		{"doctor", "--fencing", url}, {"lease", "fence-table", url, "t", "--resource", "r/{id}"}, {"lease", "fence-table", url, "t", "--create"},
-		{"outbox", "doctor", "--url", url}, {"outbox", "status", "--url", url}, {"outbox", "init", "--url", url},
-		{"inbox", "doctor", "--url", url}, {"inbox", "status", "--url", url}, {"inbox", "init", "--url", url}, {"inbox", "maintain", "--url", url},
+		{"doctor", "--fencing", url},
+		{"lease", "fence-table", url, "t", "--resource", "r/{id}"},
+		{"lease", "fence-table", url, "t", "--create"},
+		{"outbox", "doctor", "--url", url},
+		{"outbox", "status", "--url", url},
+		{"outbox", "init", "--url", url},
+		{"inbox", "doctor", "--url", url},
+		{"inbox", "status", "--url", url},
+		{"inbox", "init", "--url", url},
+		{"inbox", "maintain", "--url", url},
 	} {
 		all.Go(func() { // each waits
 			if code, said := runs(t, command...); code != 5 || !strings.Contains(said, "unavailable: ") {
